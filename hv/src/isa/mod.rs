@@ -1,0 +1,14 @@
+//! Facts of the instruction set: numbers, fields, encodings.
+//!
+//! Nothing here acts: the modules say what the architecture is, so that the
+//! hypervisor, the bare-metal test suite and the host tests share one
+//! definition of each fact.
+//!
+//! Sources: *LoongArch Reference Manual, Volume 1* (v1.10) for the base
+//! architecture; for LVZ, whose volume is unpublished, what Linux's KVM for
+//! LoongArch relies on (arch/loongarch/include/asm/loongarch.h and kvm/).
+
+pub mod csr;
+pub mod exception;
+pub mod gcsr;
+pub mod gpr;
