@@ -12,3 +12,4 @@ pub mod csr;
 pub mod exception;
 pub mod gcsr;
 pub mod gpr;
+pub mod insn;
