@@ -1,0 +1,11 @@
+//! Loongvisor: a type-1 hypervisor for LoongArch machines with LVZ.
+//!
+//! The library holds everything; the binary only starts it. Whatever doesn't
+//! touch the machine is plain safe Rust that is also built and tested on the
+//! host: a crate-wide `cfg` that would keep it from there is a mistake.
+#![cfg_attr(target_os = "none", no_std)]
+
+extern crate alloc;
+
+pub mod isa;
+pub mod mm;

@@ -1,0 +1,76 @@
+//! Physical memory: the one place that touches it by address.
+//!
+//! Everything else reads and writes through [`PhysMem`], so that it runs on
+//! the host over fake memory.
+
+use super::addr::Hpa;
+
+/// Physical memory that the caller has a right to: frames it took from the
+/// allocator, or the RAM of a VM.
+pub trait PhysMem {
+    /// Copies from `at` on into `into`.
+    fn read(&self, at: Hpa, into: &mut [u8]);
+    /// Copies `from` to `at` and on.
+    fn write(&mut self, at: Hpa, from: &[u8]);
+    /// Sets `bytes` from `at` on to zero.
+    fn zero(&mut self, at: Hpa, bytes: u64);
+}
+
+#[cfg(target_arch = "loongarch64")]
+pub use window::{Cached, cached, uncached};
+
+#[cfg(target_arch = "loongarch64")]
+mod window {
+    use super::{Hpa, PhysMem};
+
+    /// Address bits 63:60 of the direct map window that is cached.
+    const CACHED: u64 = 0x9000_0000_0000_0000;
+    /// Address bits 63:60 of the direct map window for device registers.
+    const UNCACHED: u64 = 0x8000_0000_0000_0000;
+
+    /// The address in the cached window under which `hpa` is seen.
+    #[must_use]
+    pub const fn cached(hpa: Hpa) -> *mut u8 {
+        (CACHED | hpa.get()) as *mut u8
+    }
+
+    /// The address in the uncached window under which `hpa` is seen.
+    #[must_use]
+    pub const fn uncached(hpa: Hpa) -> *mut u8 {
+        (UNCACHED | hpa.get()) as *mut u8
+    }
+
+    /// The machine's RAM, through the cached window.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Cached(());
+
+    impl Cached {
+        /// Access to all RAM.
+        ///
+        /// # Safety
+        /// Whoever holds it reads and writes only memory that the frame
+        /// allocator gave to it, or that no Rust object lies in.
+        #[must_use]
+        pub const unsafe fn new() -> Self {
+            Self(())
+        }
+    }
+
+    impl PhysMem for Cached {
+        fn read(&self, at: Hpa, into: &mut [u8]) {
+            // SAFETY: the creator of `Cached` vouches for the range; a guest
+            // may write it at the same time, so the copy is of raw bytes.
+            unsafe { core::ptr::copy_nonoverlapping(cached(at), into.as_mut_ptr(), into.len()) }
+        }
+
+        fn write(&mut self, at: Hpa, from: &[u8]) {
+            // SAFETY: as in `read`.
+            unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), cached(at), from.len()) }
+        }
+
+        fn zero(&mut self, at: Hpa, bytes: u64) {
+            // SAFETY: as in `read`.
+            unsafe { core::ptr::write_bytes(cached(at), 0, bytes as usize) }
+        }
+    }
+}
