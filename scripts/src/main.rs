@@ -1,0 +1,22 @@
+//! `cargo xtask`: the project's host tool.
+//!
+//! It sets a machine up, runs the hypervisor, tests and measures. `setup` is what
+//! the other commands call first, so a fresh clone needs no other preparation.
+
+mod apt;
+mod bench;
+mod cache;
+mod cli;
+mod context;
+mod hash;
+mod hint;
+mod process;
+mod progress;
+mod qemu;
+mod setup;
+mod step;
+mod test;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,0 +1,191 @@
+//! What a machine prints, as it comes.
+
+use std::io::{PipeReader, Read};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// Why a wait came back without what it waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The time is over; the machine still runs.
+    Timeout,
+    /// The machine has closed its output; all that it printed has been read.
+    Closed,
+}
+
+/// Everything read so far.
+#[derive(Default)]
+struct Printed {
+    bytes: Vec<u8>,
+    closed: bool,
+}
+
+/// The output of a running machine; a thread reads it into memory all the time.
+pub struct Console {
+    shared: Arc<(Mutex<Printed>, Condvar)>,
+    /// How many bytes the waits have gone past.
+    seen: usize,
+}
+
+impl Console {
+    /// Starts reading `pipe`.
+    pub fn read_from(mut pipe: PipeReader) -> Self {
+        let shared = Arc::new((Mutex::new(Printed::default()), Condvar::new()));
+        let theirs = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            loop {
+                let length = pipe.read(&mut piece).unwrap_or(0);
+                let mut printed = lock(&theirs.0);
+                printed.bytes.extend_from_slice(&piece[..length]);
+                printed.closed = length == 0;
+                theirs.1.notify_all();
+                if printed.closed {
+                    return;
+                }
+            }
+        });
+        Self { shared, seen: 0 }
+    }
+
+    /// The next line, without its end; waits for it, at most for `limit`. The last line
+    /// of a closed output counts even without its end.
+    ///
+    /// # Errors
+    /// No line came.
+    pub fn next_line(&mut self, limit: Duration) -> Result<String, Ended> {
+        self.wait(limit, |new, closed| {
+            match new.iter().position(|byte| *byte == b'\n') {
+                Some(end) => Some((end, end + 1)),
+                None => (closed && !new.is_empty()).then_some((new.len(), new.len())),
+            }
+        })
+        .map(|line| line.trim_end_matches('\r').to_owned())
+    }
+
+    /// Waits until `text` is printed, at most for `limit`, and goes past it. It need not
+    /// be a whole line: a prompt has no end of line.
+    ///
+    /// # Errors
+    /// It didn't come; the error says what came instead.
+    pub fn wait_for(&mut self, text: &str, limit: Duration) -> Result<()> {
+        let find = |new: &[u8], _closed| {
+            let at = new
+                .windows(text.len())
+                .position(|window| window == text.as_bytes())?;
+            Some((at, at + text.len()))
+        };
+        let Err(ended) = self.wait(limit, find) else {
+            return Ok(());
+        };
+        let why = match ended {
+            Ended::Timeout => format!("{} s have passed", limit.as_secs()),
+            Ended::Closed => "the machine has ended".to_owned(),
+        };
+        bail!(
+            "{why} without `{text}`; the last lines were:\n{}",
+            self.tail(15)
+        )
+    }
+
+    /// Everything printed so far, from the start. Bytes that aren't UTF-8 are replaced.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes()).into_owned()
+    }
+
+    /// Every byte printed so far, from the start.
+    pub fn bytes(&self) -> Vec<u8> {
+        lock(&self.shared.0).bytes.clone()
+    }
+
+    /// The last `lines` lines printed so far, indented.
+    pub fn tail(&self, lines: usize) -> String {
+        crate::process::tail(&self.text(), lines)
+    }
+
+    /// Waits until `find` finds a place in what is new: it gives the end of the text to
+    /// return, and where the next wait goes on.
+    fn wait(
+        &mut self,
+        limit: Duration,
+        find: impl Fn(&[u8], bool) -> Option<(usize, usize)>,
+    ) -> Result<String, Ended> {
+        let end = Instant::now() + limit;
+        let mut printed = lock(&self.shared.0);
+        loop {
+            let new = &printed.bytes[self.seen..];
+            if let Some((text, next)) = find(new, printed.closed) {
+                let text = String::from_utf8_lossy(&new[..text]).into_owned();
+                self.seen += next;
+                return Ok(text);
+            }
+            if printed.closed {
+                return Err(Ended::Closed);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Ended::Timeout);
+            }
+            let waited = self.shared.1.wait_timeout(printed, left);
+            printed = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// Locks; a reader that panicked leaves whole bytes behind, so its lock is still good.
+fn lock(printed: &Mutex<Printed>) -> MutexGuard<'_, Printed> {
+    printed.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn console(text: &[u8]) -> (Console, std::io::PipeWriter) {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(text).unwrap();
+        (Console::read_from(reader), writer)
+    }
+
+    #[test]
+    fn lines_come_one_by_one_and_the_last_without_an_end() {
+        let (mut console, writer) = console(b"one\r\n\ntwo");
+        assert_eq!(console.next_line(SOON).unwrap(), "one");
+        assert_eq!(console.next_line(SOON).unwrap(), "");
+        assert_eq!(
+            console.next_line(Duration::from_millis(20)),
+            Err(Ended::Timeout)
+        );
+        drop(writer);
+        assert_eq!(console.next_line(SOON).unwrap(), "two");
+        assert_eq!(console.next_line(SOON), Err(Ended::Closed));
+    }
+
+    #[test]
+    fn a_prompt_needs_no_end_of_line() {
+        let (mut console, mut writer) = console(b"boot\n/ # ");
+        console.wait_for("/ # ", SOON).unwrap();
+        writer.write_all(b"echo\nhello\n").unwrap();
+        console.wait_for("echo\n", SOON).unwrap();
+        assert_eq!(console.next_line(SOON).unwrap(), "hello");
+        drop(writer);
+        let error = console.wait_for("bye", SOON).unwrap_err().to_string();
+        assert!(
+            error.contains("has ended") && error.contains("    hello\n"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn odd_bytes_do_no_harm() {
+        let (mut console, _writer) = console(b"a\xffb\n");
+        assert_eq!(console.next_line(SOON).unwrap(), "a\u{fffd}b");
+        assert_eq!(console.bytes(), b"a\xffb\n");
+    }
+}

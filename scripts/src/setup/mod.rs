@@ -1,0 +1,30 @@
+//! `cargo xtask setup`: the steps, and the one list they stand in.
+
+use anyhow::Result;
+
+use crate::context::Context;
+use crate::step::{self, Step};
+
+/// All steps; a new one is a line here.
+pub fn steps() -> Vec<Box<dyn Step>> {
+    vec![]
+}
+
+/// Makes sure that the steps `names`, and all that they need, are done.
+///
+/// # Errors
+/// A step fails, or there is no step of such a name.
+pub fn ensure(cx: &Context, names: &[&str]) -> Result<()> {
+    step::ensure(cx, &steps(), names)
+}
+
+/// Does the steps `names`, or all of them if none is named.
+///
+/// # Errors
+/// A step fails, or there is no step of such a name.
+pub fn run(cx: &Context, names: &[String]) -> Result<()> {
+    let steps = steps();
+    let all: Vec<&str> = steps.iter().map(|step| step.name()).collect();
+    let named: Vec<&str> = names.iter().map(String::as_str).collect();
+    step::ensure(cx, &steps, if named.is_empty() { &all } else { &named })
+}
