@@ -9,3 +9,4 @@ extern crate alloc;
 
 pub mod isa;
 pub mod mm;
+pub mod vcpu;
