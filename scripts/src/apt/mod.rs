@@ -9,7 +9,7 @@
 mod mirror;
 mod source;
 
-pub use source::SourceVersion;
+pub use source::{SourceVersion, find_dsc};
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -181,12 +181,17 @@ impl Apt {
         self.with_index(out, |out| self.download(out, names))
     }
 
-    /// Fetches the packages `names` and all they depend on into the cache. What is
-    /// there already isn't fetched again.
+    /// Fetches the packages `names` and all they depend on into the cache, as far as
+    /// `keep` wants them by their names. What is there already isn't fetched again.
     ///
     /// # Errors
     /// There is no network, no such package, or a file differs from its hash.
-    pub fn fetch_closure(&self, out: &mut Output, names: &[&str]) -> Result<Vec<Package>> {
+    pub fn fetch_closure(
+        &self,
+        out: &mut Output,
+        names: &[&str],
+        keep: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Package>> {
         self.with_index(out, |out| {
             let mut install = self.program("apt-get");
             install
@@ -200,7 +205,9 @@ impl Apt {
             let printed = process::output(&mut install);
             let printed =
                 printed.with_context(|| format!("{} can't be resolved", names.join(", ")))?;
-            let exact: Vec<String> = printed.lines().filter_map(exact_name).collect();
+            let wanted = |exact: &String| keep(exact.split('=').next().unwrap_or_default());
+            let exact = printed.lines().filter_map(exact_name).filter(wanted);
+            let exact: Vec<String> = exact.collect();
             self.download(out, &exact.iter().map(String::as_str).collect::<Vec<_>>())
         })
     }

@@ -37,6 +37,11 @@ pub trait Step {
         Vec::new()
     }
 
+    /// Whether `cargo xtask setup` without names does it for its own sake.
+    fn is_wanted(&self) -> bool {
+        true
+    }
+
     /// To be raised when the code of [`Step::run`] changes what it makes.
     fn revision(&self) -> u32 {
         1
@@ -80,6 +85,22 @@ pub struct Output {
 }
 
 impl Output {
+    /// An output for tests of what steps call.
+    ///
+    /// # Panics
+    /// The folder can't be written.
+    #[cfg(test)]
+    pub fn for_tests(folder: &Path, progress: crate::progress::Progress) -> Self {
+        make_folder(folder).expect("a test's own folder");
+        let log = Log::create(folder.join("log")).expect("a test's own folder");
+        Self {
+            folder: folder.to_path_buf(),
+            result: None,
+            log,
+            task: progress.task("test"),
+        }
+    }
+
     /// The folder to fill. It moves to [`Cache::output`] when the step is complete, so
     /// nothing in it may hold its path.
     pub fn folder(&self) -> &Path {
