@@ -108,7 +108,7 @@ impl io::Write for HashWriter {
 }
 
 /// `bytes` in lower-case hexadecimal.
-fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -8,6 +8,7 @@ mod bench;
 mod cache;
 mod cli;
 mod context;
+mod guest;
 mod hash;
 mod hint;
 mod process;

@@ -47,18 +47,23 @@ impl Closure {
     pub fn add(&mut self, tree: &Path, program: &Path) -> Result<()> {
         let mut left = vec![program.to_owned()];
         while let Some(file) = left.pop() {
-            let bytes = fs::read(&file).with_context(|| format!("can't read {}", file.display()))?;
-            let wants = wants(&bytes).with_context(|| format!("{} is no program", file.display()))?;
+            let bytes =
+                fs::read(&file).with_context(|| format!("can't read {}", file.display()))?;
+            let wants =
+                wants(&bytes).with_context(|| format!("{} is no program", file.display()))?;
             for name in wants.libraries {
                 if name.starts_with("ld-linux") || self.libraries.contains_key(&name) {
                     continue;
                 }
-                let library = find(tree, &name).with_context(|| format!("{} needs it", file.display()))?;
+                let library =
+                    find(tree, &name).with_context(|| format!("{} needs it", file.display()))?;
                 left.push(library.clone());
                 self.libraries.insert(name, library);
             }
             if let Some(loader) = wants.loader {
-                let name = Path::new(&loader).file_name().context("a loader needs a name")?;
+                let name = Path::new(&loader)
+                    .file_name()
+                    .context("a loader needs a name")?;
                 let found = find(tree, &name.to_string_lossy())?;
                 self.loaders.insert(loader, found);
             }
@@ -85,14 +90,26 @@ fn wants(bytes: &[u8]) -> Result<Wants> {
     let sections = header.sections(endian, bytes)?;
     if let Some((entries, section)) = sections.dynamic(endian, bytes)? {
         let strings: StringTable<'_> = sections.strings(endian, bytes, section)?;
-        for entry in entries.iter().filter(|entry| entry.d_tag(endian) == u64::from(DT_NEEDED)) {
+        for entry in entries
+            .iter()
+            .filter(|entry| entry.d_tag(endian) == u64::from(DT_NEEDED))
+        {
             let name = entry.string(endian, strings)?;
             wants.libraries.push(String::from_utf8(name.to_vec())?);
         }
     }
-    for segment in segments.iter().filter(|segment| segment.p_type(endian) == PT_INTERP) {
-        let path = segment.interpreter(endian, bytes)?.context("an empty interpreter segment")?;
-        wants.loader = Some(String::from_utf8(path.to_vec())?.trim_start_matches('/').to_owned());
+    for segment in segments
+        .iter()
+        .filter(|segment| segment.p_type(endian) == PT_INTERP)
+    {
+        let path = segment
+            .interpreter(endian, bytes)?
+            .context("an empty interpreter segment")?;
+        wants.loader = Some(
+            String::from_utf8(path.to_vec())?
+                .trim_start_matches('/')
+                .to_owned(),
+        );
     }
     Ok(wants)
 }
@@ -105,7 +122,13 @@ mod tests {
     fn a_program_of_this_machine_names_its_c_library() {
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();
         let wants = wants(&own).unwrap();
-        assert!(wants.libraries.iter().any(|name| name.starts_with("libc.so")), "{wants:?}");
+        assert!(
+            wants
+                .libraries
+                .iter()
+                .any(|name| name.starts_with("libc.so")),
+            "{wants:?}"
+        );
         assert!(wants.loader.unwrap().contains("ld-linux"));
     }
 
@@ -118,7 +141,13 @@ mod tests {
     fn a_missing_library_is_named_with_who_needs_it() {
         let tree = tempfile::tempdir().unwrap();
         let own = std::env::current_exe().unwrap();
-        let error = format!("{:#}", Closure::default().add(tree.path(), &own).unwrap_err());
-        assert!(error.contains("library lib") && error.contains("needs it"), "{error}");
+        let error = format!(
+            "{:#}",
+            Closure::default().add(tree.path(), &own).unwrap_err()
+        );
+        assert!(
+            error.contains("library lib") && error.contains("needs it"),
+            "{error}"
+        );
     }
 }

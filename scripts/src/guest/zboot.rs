@@ -31,7 +31,11 @@ const LINUX_PE_MAGIC: u32 = 0x8182_23cd;
 /// The file is cut off, compressed in a way that isn't known here (zstd and gzip are),
 /// or holds something else than a LoongArch kernel.
 pub fn unpack(vmlinuz: &[u8]) -> Result<Vec<u8>> {
-    let kernel = if is_zboot(vmlinuz) { decompress(vmlinuz)? } else { vmlinuz.to_vec() };
+    let kernel = if is_zboot(vmlinuz) {
+        decompress(vmlinuz)?
+    } else {
+        vmlinuz.to_vec()
+    };
     let mark = word(&kernel, LINUX_MARK)?;
     ensure!(
         kernel.starts_with(b"MZ") && mark == LINUX_PE_MAGIC,
@@ -49,14 +53,27 @@ fn is_zboot(file: &[u8]) -> bool {
 fn decompress(file: &[u8]) -> Result<Vec<u8>> {
     let offset = word(file, PAYLOAD_OFFSET)? as usize;
     let size = word(file, PAYLOAD_SIZE)? as usize;
-    let payload = file.get(offset..).and_then(|rest| rest.get(..size)).context("the kernel file is cut off")?;
-    let name = file.get(COMPRESSION..).context("the kernel file is cut off")?;
-    let name: Vec<u8> = name.iter().copied().take_while(|&byte| byte != 0).take(16).collect();
+    let payload = file
+        .get(offset..)
+        .and_then(|rest| rest.get(..size))
+        .context("the kernel file is cut off")?;
+    let name = file
+        .get(COMPRESSION..)
+        .context("the kernel file is cut off")?;
+    let name: Vec<u8> = name
+        .iter()
+        .copied()
+        .take_while(|&byte| byte != 0)
+        .take(16)
+        .collect();
     let mut kernel = Vec::new();
     match name.as_slice() {
         b"zstd" => ruzstd::decoding::StreamingDecoder::new(payload)?.read_to_end(&mut kernel),
         b"gzip" => flate2::read::GzDecoder::new(payload).read_to_end(&mut kernel),
-        other => bail!("the kernel is compressed by {:?}", String::from_utf8_lossy(other)),
+        other => bail!(
+            "the kernel is compressed by {:?}",
+            String::from_utf8_lossy(other)
+        ),
     }
     .context("the kernel in the file can't be decompressed")?;
     Ok(kernel)
@@ -64,7 +81,10 @@ fn decompress(file: &[u8]) -> Result<Vec<u8>> {
 
 /// The little-endian 32-bit number at `offset`.
 fn word(bytes: &[u8], offset: usize) -> Result<u32> {
-    let four = bytes.get(offset..).and_then(<[u8]>::first_chunk::<4>).context("the kernel file is cut off")?;
+    let four = bytes
+        .get(offset..)
+        .and_then(<[u8]>::first_chunk::<4>)
+        .context("the kernel file is cut off")?;
     Ok(u32::from_le_bytes(*four))
 }
 
@@ -96,7 +116,10 @@ mod tests {
     fn both_compressions_and_a_bare_kernel() {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&kernel()).unwrap();
-        assert_eq!(unpack(&zboot(b"gzip", &gzip.finish().unwrap())).unwrap(), kernel());
+        assert_eq!(
+            unpack(&zboot(b"gzip", &gzip.finish().unwrap())).unwrap(),
+            kernel()
+        );
         let level = ruzstd::encoding::CompressionLevel::Fastest;
         let zstd = ruzstd::encoding::compress_to_vec(kernel().as_slice(), level);
         assert_eq!(unpack(&zboot(b"zstd", &zstd)).unwrap(), kernel());
@@ -109,7 +132,12 @@ mod tests {
         assert!(unpack(&whole).is_err(), "not gzip");
         assert!(unpack(&whole[..120]).is_err(), "cut off");
         assert!(unpack(&whole[..20]).is_err(), "cut off in the header");
-        assert!(unpack(&zboot(b"lzma", &[])).unwrap_err().to_string().contains("lzma"));
+        assert!(
+            unpack(&zboot(b"lzma", &[]))
+                .unwrap_err()
+                .to_string()
+                .contains("lzma")
+        );
         assert!(unpack(&[0; 64]).is_err(), "no kernel");
     }
 }

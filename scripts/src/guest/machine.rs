@@ -1,0 +1,115 @@
+//! A machine that boots one of the images, with or without a job.
+
+use std::fs;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use tempfile::NamedTempFile;
+
+use super::images::{self, Image};
+use super::job::Job;
+use crate::cache::write_atomically;
+use crate::context::Context;
+use crate::qemu::{Ended, Qemu, Timing};
+use crate::setup;
+
+/// What every kernel gets on its command line. Self-tests of ciphers are left out for
+/// their time. The probe of the keyboard controller is left out because QEMU's `virt`
+/// machine maps no legacy I/O ports: without ACPI, Linux reads there all the same, and
+/// oopses.
+pub const COMMAND_LINE: &str =
+    "console=ttyS0 loglevel=5 cryptomgr.notests initcall_blacklist=i8042_init";
+
+/// The CPU model with LVZ, and without.
+const CPU: [&str; 2] = ["la464,lvz=off", "la464,lvz=on"];
+
+/// The steps of `setup` that a machine needs.
+pub const NEEDS: [&str; 2] = ["qemu", images::STEP];
+
+/// A machine that boots Debian's kernel.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Number of CPUs, 1 to 64.
+    pub cpus: u32,
+    /// Memory in MiB, at least 1024.
+    pub memory_mib: u32,
+    /// How virtual time and threads work.
+    pub timing: Timing,
+    /// Whether the CPUs have LVZ.
+    pub lvz: bool,
+    /// What it boots into.
+    pub image: Image,
+    /// What is added to the kernel's command line.
+    pub append: String,
+}
+
+/// What became of a job.
+#[derive(Debug)]
+pub struct Run {
+    /// All that was printed on the console.
+    pub text: String,
+    /// Whether the machine powered itself off within the limit.
+    pub finished: bool,
+    /// How long it took on this machine.
+    pub wall: Duration,
+}
+
+impl Machine {
+    /// The QEMU that boots it; `initrd` is the image or what stands for it.
+    pub fn qemu(&self, cx: &Context, initrd: &std::path::Path) -> Qemu {
+        let cpu = CPU[usize::from(self.lvz)];
+        Qemu::new(
+            &setup::qemu::program(cx),
+            cpu,
+            self.cpus,
+            self.memory_mib,
+            self.timing,
+        )
+        .kernel(&images::kernel(cx))
+        .initrd(initrd)
+        .append(format!("{COMMAND_LINE} {}", self.append).trim_end())
+    }
+
+    /// Boots, runs `job`, and waits for the machine to power itself off, at most for
+    /// `limit`. What was printed is also kept in the cache, as the log `name`.
+    ///
+    /// # Errors
+    /// QEMU can't be started. A machine that hangs, crashes or prints errors is no
+    /// error here.
+    pub fn run(&self, cx: &Context, name: &str, job: &Job, limit: Duration) -> Result<Run> {
+        let initrd = self.initrd(cx, job)?;
+        let started = Instant::now();
+        let mut running = self.qemu(cx, initrd.path()).spawn()?;
+        let line = running.command_line().to_owned();
+        let end = started + limit;
+        let ended = loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if let Err(ended) = running.console.next_line(left) {
+                break ended;
+            }
+        };
+        let run = Run {
+            text: running.console.text(),
+            finished: ended == Ended::Closed,
+            wall: started.elapsed(),
+        };
+        write_atomically(
+            &cx.cache.log(name),
+            format!("$ {line}\n{}", run.text).as_bytes(),
+        )?;
+        Ok(run)
+    }
+
+    /// The image with `job` before it, in a file that vanishes when it is dropped.
+    fn initrd(&self, cx: &Context, job: &Job) -> Result<NamedTempFile> {
+        let mut file = NamedTempFile::new_in(cx.cache.kept("runs")?)?;
+        let image = self.image.path(cx);
+        file.write_all(&job.bytes())?;
+        file.write_all(
+            &fs::read(&image).with_context(|| format!("can't read {}", image.display()))?,
+        )?;
+        file.flush()?;
+        Ok(file)
+    }
+}

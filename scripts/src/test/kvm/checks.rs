@@ -1,0 +1,257 @@
+//! What one boot of a KVM guest must show.
+//!
+//! The jobs in the two machines only measure; here it is judged, with the bounds and
+//! the reason for each.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use sha2::{Digest, Sha256};
+
+use crate::guest::interrupts::Snapshot;
+use crate::guest::log::trouble;
+use crate::guest::machine::Run;
+use crate::guest::report::Report;
+use crate::hash::hex;
+use crate::qemu::Timing;
+
+/// The last number of the guests' data, which are the lines 1, 2, 3, … up to it.
+pub const LAST_NUMBER: u32 = 100_000;
+
+/// One boot, as it was asked for and as it went.
+pub struct Boot<'a> {
+    /// How many CPUs the guest should have.
+    pub vcpus: u32,
+    /// How time runs.
+    pub timing: Timing,
+    /// Timer interrupts per second and CPU that the guest's kernel asks for.
+    pub hz: u32,
+    /// How the machine's run went.
+    pub run: &'a Run,
+    /// What KVM's host has reported.
+    pub host: &'a Report,
+    /// What the guest has reported.
+    pub guest: &'a Report,
+}
+
+/// A check: its name, and the figures that passed or why it failed.
+pub type Outcome = (&'static str, Result<String>);
+
+impl Boot<'_> {
+    /// All checks.
+    pub fn judge(&self) -> Vec<Outcome> {
+        vec![
+            ("ran to its end", self.end()),
+            ("CPUs", self.cpus()),
+            ("timer rate", self.timer()),
+            ("clock", self.clock()),
+            ("SWI0-IPI", self.paravirtual_ipi()),
+            ("hackbench", self.hackbench()),
+            ("memory checker", self.memory()),
+            ("data", self.data()),
+            ("guest's kernel log", clean(self.guest)),
+            ("host's kernel log", clean(self.host)),
+        ]
+    }
+
+    /// Both machines have finished their jobs and powered themselves off.
+    fn end(&self) -> Result<String> {
+        let kvm = self
+            .host
+            .fact("kvm-device")
+            .is_some_and(|values| values == ["yes"]);
+        ensure!(
+            kvm,
+            "the host has no /dev/kvm; it printed:\n{}",
+            end_of(self.host)
+        );
+        let ended = self.guest.ended.as_deref();
+        ensure!(
+            ended == Some("0"),
+            "the guest's job ended with {ended:?}; it printed:\n{}",
+            end_of(self.guest)
+        );
+        let qemu = self.host.fact("qemu");
+        ensure!(
+            qemu.is_some_and(|values| values == ["0"]),
+            "the inner QEMU ended with {qemu:?}"
+        );
+        let ended = self.host.ended.as_deref();
+        ensure!(ended == Some("0"), "the host's job ended with {ended:?}");
+        ensure!(self.run.finished, "the machine did not power itself off");
+        Ok(format!("{:.0} s", self.run.wall.as_secs_f64()))
+    }
+
+    fn cpus(&self) -> Result<String> {
+        let cpus = self.number("cpus", 0)?;
+        ensure!(
+            cpus == f64::from(self.vcpus),
+            "{cpus} instead of {}",
+            self.vcpus
+        );
+        Ok(format!("{cpus}"))
+    }
+
+    /// On a busy CPU the kernel's tick comes HZ times a second. Deterministic time leaves
+    /// a few interrupts for other timers; multi-threaded CPUs share the real ones, and
+    /// one that isn't running misses ticks, so there the rate has no tight lower bound.
+    fn timer(&self) -> Result<String> {
+        let (start, end) = (self.snapshot("spin-start")?, self.snapshot("spin-end")?);
+        let span = end.uptime - start.uptime;
+        let counts = end
+            .since(start, "timer")
+            .context("no timer in /proc/interrupts")?;
+        ensure!(
+            span > 0.5 && counts.len() == self.vcpus as usize,
+            "nothing was measured"
+        );
+        let rates: Vec<f64> = counts.iter().map(|&count| count as f64 / span).collect();
+        let (low, high) = (
+            rates.iter().copied().fold(f64::MAX, f64::min),
+            rates.iter().copied().fold(0.0, f64::max),
+        );
+        let figures = format!(
+            "{low:.0} to {high:.0} per second and CPU, HZ is {}",
+            self.hz
+        );
+        let bounds = match self.timing {
+            Timing::Deterministic { .. } => (0.95, 1.05),
+            Timing::Threads => (0.02, 1.1),
+        };
+        let hz = f64::from(self.hz);
+        ensure!(low >= bounds.0 * hz && high <= bounds.1 * hz, "{figures}");
+        Ok(figures)
+    }
+
+    /// The guest's clock goes as fast as its host's. The host's times are those at which
+    /// it saw a line: a busy host is late, so a second of difference is nothing.
+    fn clock(&self) -> Result<String> {
+        let (first, last) = ("spin-start", "load-end");
+        let guest = self.snapshot(last)?.uptime - self.snapshot(first)?.uptime;
+        let seen = self.guest.seen(last).zip(self.guest.seen(first));
+        let host = seen
+            .map(|(last, first)| last - first)
+            .context("the host saw nothing")?;
+        let figures = format!("{guest:.2} s in the guest, {host:.2} s on its host");
+        ensure!((guest - host).abs() <= 1.0 + 0.02 * host, "{figures}");
+        Ok(figures)
+    }
+
+    /// Every CPU gets wake-ups by software interrupt 0. One CPU alone sends none.
+    fn paravirtual_ipi(&self) -> Result<String> {
+        let (start, end) = (self.snapshot("load-start")?, self.snapshot("load-end")?);
+        let counts = end
+            .since(start, "SWI0-IPI")
+            .context("no SWI0-IPI in /proc/interrupts")?;
+        ensure!(
+            counts.len() == self.vcpus as usize,
+            "the count of {} CPUs is there",
+            counts.len()
+        );
+        ensure!(
+            self.vcpus == 1 || counts.iter().all(|&count| count > 0),
+            "a CPU got none: {counts:?}"
+        );
+        Ok(format!("{} under load", counts.iter().sum::<u64>()))
+    }
+
+    fn hackbench(&self) -> Result<String> {
+        let values = self.guest.fact("hackbench").context("it didn't end")?;
+        match values {
+            [status, _, time] if status == "0" => Ok(format!("{time} s")),
+            _ => bail!("it said: {}", values.join(" ")),
+        }
+    }
+
+    /// stress-ng wrote patterns to memory and read them back.
+    fn memory(&self) -> Result<String> {
+        let status = self.number("memory", 0)?;
+        let said: Vec<&str> = self
+            .guest
+            .text
+            .lines()
+            .filter(|line| line.starts_with("stress-ng:"))
+            .collect();
+        let passed = said
+            .iter()
+            .any(|line| line.ends_with(&format!("passed: {0}: vm ({0})", self.vcpus)));
+        let failed = said.iter().any(|line| line.ends_with("failed: 0"));
+        ensure!(
+            status == 0.0 && passed && failed,
+            "status {status}:\n{}",
+            said.join("\n")
+        );
+        Ok(format!("{} workers", self.vcpus))
+    }
+
+    /// Data that every CPU has made and copied is what it must be.
+    fn data(&self) -> Result<String> {
+        if let Some(where_) = self.guest.fact("data-differs") {
+            bail!(
+                "a copy differs from its original: CPU and round {}",
+                where_.join(", ")
+            );
+        }
+        let right = right_hash();
+        for cpu in 0..self.vcpus {
+            let name = cpu.to_string();
+            let hash = self
+                .guest
+                .facts("data")
+                .find(|values| values.first() == Some(&name));
+            let hash = hash
+                .and_then(|values| values.get(1))
+                .with_context(|| format!("no hash from CPU {cpu}"))?;
+            ensure!(*hash == right, "CPU {cpu} has {hash} instead of {right}");
+        }
+        Ok(format!("{} hashes", self.vcpus))
+    }
+
+    fn snapshot(&self, name: &str) -> Result<&Snapshot> {
+        self.guest
+            .snapshot(name)
+            .with_context(|| format!("the guest didn't get to `{name}`"))
+    }
+
+    /// The number at `index` of the guest's fact `name`.
+    fn number(&self, name: &str, index: usize) -> Result<f64> {
+        let values = self
+            .guest
+            .fact(name)
+            .with_context(|| format!("the guest didn't get to `{name}`"))?;
+        let value = values
+            .get(index)
+            .with_context(|| format!("`{name}` has no value"))?;
+        value
+            .parse()
+            .with_context(|| format!("`{name}` is no number: {value}"))
+    }
+}
+
+/// The kernel's log is there to its end, and neither it nor anything else that was
+/// printed shows trouble.
+fn clean(report: &Report) -> Result<String> {
+    let found = trouble(&report.text);
+    ensure!(
+        found.is_empty(),
+        "{} lines, such as\n{}",
+        found.len(),
+        found[..found.len().min(5)].join("\n")
+    );
+    let log = report
+        .kernel_log
+        .as_ref()
+        .context("it wasn't printed to its end")?;
+    Ok(format!("{} lines, clean", log.lines().count()))
+}
+
+/// The last lines of `report`.
+fn end_of(report: &Report) -> String {
+    crate::process::tail(&report.text, 12)
+}
+
+/// The hash of the data, as sha256sum prints it.
+fn right_hash() -> String {
+    let data: String = (1..=LAST_NUMBER)
+        .map(|number| format!("{number}\n"))
+        .collect();
+    hex(&Sha256::digest(data))
+}

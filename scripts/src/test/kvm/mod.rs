@@ -1,0 +1,202 @@
+//! Part `kvm`: Linux's own KVM, written for silicon, as the client of our LVZ.
+//!
+//! Debian's kernel boots on the emulated machine and is KVM's host; Debian's QEMU runs
+//! in it, and Debian's kernel again as its guest, to a load that uses every CPU, the
+//! timers, IPIs and memory.
+
+mod checks;
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use self::checks::{Boot, LAST_NUMBER};
+use super::{Options, Part, Tally};
+use crate::context::Context;
+use crate::guest::images::{Image, kernel_hz};
+use crate::guest::job::Job;
+use crate::guest::machine::{COMMAND_LINE, Machine, NEEDS};
+use crate::guest::report::Report;
+use crate::qemu::Timing;
+
+/// The part `kvm`.
+pub struct Kvm;
+
+/// One boot of a guest.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    /// CPUs of the guest.
+    vcpus: u32,
+    /// CPUs of the machine. With fewer than the guest has, they take turns.
+    cpus: u32,
+    /// How the machine's time runs.
+    timing: Timing,
+    /// What random numbers of both kernels start from.
+    seed: u64,
+}
+
+/// Memory of the guest in MiB.
+const GUEST_MIB: u32 = 768;
+/// Memory of the machine in MiB.
+const HOST_MIB: u32 = 3072;
+/// How long the guest's job may take by the guest's clock, in seconds.
+const GUEST_LIMIT: u32 = 300;
+/// How long the whole may take on this machine.
+const WALL_LIMIT: Duration = Duration::from_secs(900);
+
+impl Part for Kvm {
+    fn name(&self) -> &'static str {
+        "kvm"
+    }
+
+    fn about(&self) -> &'static str {
+        "Linux's KVM on our LVZ, with a Linux guest (--long: 20 boots)"
+    }
+
+    fn needs(&self) -> Vec<&'static str> {
+        NEEDS.to_vec()
+    }
+
+    fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
+        let first_seed = options.seed.unwrap_or(1);
+        let cases = if options.long {
+            long(first_seed)
+        } else {
+            short(first_seed)
+        };
+        cases.into_iter().try_for_each(|case| case.run(cx, tally))
+    }
+}
+
+/// One boot of each kind: one CPU in deterministic time, four at once.
+fn short(seed: u64) -> Vec<Case> {
+    vec![
+        Case::deterministic(1, 1, seed),
+        Case::threads(4, 4, seed + 1),
+    ]
+}
+
+/// Twenty boots: every number of CPUs in both kinds of time, a third with more virtual
+/// CPUs than real ones.
+fn long(seed: u64) -> Vec<Case> {
+    let kinds = [(1, 1), (4, 4), (8, 8), (4, 2), (8, 4)];
+    let boot = |n: u64, &(vcpus, cpus): &(u32, u32)| match n % 2 {
+        0 => Case::deterministic(vcpus, cpus, seed + n),
+        _ => Case::threads(vcpus, cpus, seed + n),
+    };
+    (0..20)
+        .zip(kinds.iter().cycle())
+        .map(|(n, kind)| boot(n, kind))
+        .collect()
+}
+
+impl Case {
+    fn deterministic(vcpus: u32, cpus: u32, seed: u64) -> Self {
+        Self {
+            vcpus,
+            cpus,
+            timing: Timing::Deterministic { seed },
+            seed,
+        }
+    }
+
+    fn threads(vcpus: u32, cpus: u32, seed: u64) -> Self {
+        Self {
+            vcpus,
+            cpus,
+            timing: Timing::Threads,
+            seed,
+        }
+    }
+
+    /// Its name in lines of results.
+    fn label(self) -> String {
+        format!(
+            "{} vCPUs on {} CPUs, {}",
+            self.vcpus,
+            self.cpus,
+            self.timing.label()
+        )
+    }
+
+    /// Boots it and counts its checks.
+    fn run(self, cx: &Context, tally: &mut Tally) -> Result<()> {
+        let machine = Machine {
+            cpus: self.cpus,
+            memory_mib: HOST_MIB,
+            timing: self.timing,
+            lvz: true,
+            image: Image::KvmHost,
+            append: format!("job_limit={}", 2 * GUEST_LIMIT),
+        };
+        let log = format!(
+            "kvm-{}-{}-{}",
+            self.vcpus,
+            self.cpus,
+            self.timing.label().replace(' ', "-")
+        );
+        let run = machine.run(cx, &log, &self.job(cx)?, WALL_LIMIT)?;
+        let (host, guest) = Report::split(&run.text);
+        let hz = kernel_hz(cx)?;
+        let boot = Boot {
+            vcpus: self.vcpus,
+            timing: self.timing,
+            hz,
+            run: &run,
+            host: &host,
+            guest: &guest,
+        };
+        for (check, outcome) in boot.judge() {
+            let name = format!("{}: {check}", self.label());
+            match outcome {
+                Ok(figures) => tally.pass(&format!("{name}: {figures}")),
+                Err(why) => tally.fail(
+                    &name,
+                    &format!("{why:#}\n  console: {}", cx.cache.log(&log).display()),
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    /// The host's job, which carries the guest's.
+    fn job(self, cx: &Context) -> Result<Job> {
+        let load = [
+            ("SPIN", "2".to_owned()),
+            ("LAST_NUMBER", LAST_NUMBER.to_string()),
+            ("MESSAGES", "100".to_owned()),
+            ("MEMORY_OPS", "200".to_owned()),
+            ("ROUNDS", "3".to_owned()),
+        ];
+        let guest = Job::new(cx, "guest-load.sh", &load)?;
+        let host = [
+            ("VCPUS", self.vcpus.to_string()),
+            ("MEMORY", GUEST_MIB.to_string()),
+            ("SEED", self.seed.to_string()),
+            ("APPEND", format!("{COMMAND_LINE} job_limit={GUEST_LIMIT}")),
+        ];
+        Job::new(cx, "kvm-host.sh", &host)?.with_file("guest.cpio", guest.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_long_form_has_twenty_different_boots_of_every_kind() {
+        let cases = long(1);
+        assert_eq!(cases.len(), 20);
+        for vcpus in [1, 4, 8] {
+            for threads in [false, true] {
+                let of_kind = |case: &&Case| {
+                    case.vcpus == vcpus && (case.timing == Timing::Threads) == threads
+                };
+                assert!(cases.iter().any(|case| of_kind(&case)), "{vcpus} {threads}");
+            }
+        }
+        let mut seeds: Vec<u64> = cases.iter().map(|case| case.seed).collect();
+        seeds.dedup();
+        assert_eq!(seeds.len(), 20);
+    }
+}

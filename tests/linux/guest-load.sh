@@ -1,0 +1,50 @@
+# The load of a guest. Variables: SPIN, seconds of the timer measurement; MESSAGES, per
+# sender of hackbench; MEMORY_OPS of stress-ng; LAST_NUMBER of the data, and ROUNDS of
+# copying it.
+
+. /job.d/lib.sh
+
+# Data with known content: the numbers up to $LAST_NUMBER, written, copied to and fro
+# $ROUNDS times, and each time compared; its hash is printed at the end.
+work_on_data() {
+    local from=/tmp/data.$1.a to=/tmp/data.$1.b round=0 swap
+    seq 1 "$LAST_NUMBER" > $from
+    while [ $round -lt "$ROUNDS" ]; do
+        cp $from $to
+        cmp $from $to || fact data-differs "$1" $round
+        swap=$from; from=$to; to=$swap
+        round=$((round + 1))
+    done
+    set -- "$1" $(sha256sum $from)
+    fact data "$1" "$2"
+}
+
+fact cpus "$(nproc)"
+
+# Timer interrupts: the tick stops on an idle CPU, so all are kept busy.
+spin_everywhere $((SPIN + 2))
+sleep 1
+snapshot spin-start
+sleep "$SPIN"
+snapshot spin-end
+wait
+
+# Load on everything at once: wake-ups between CPUs, memory, data.
+snapshot load-start
+cpu=0
+while [ $cpu -lt "$(nproc)" ]; do
+    work_on_data $cpu &
+    cpu=$((cpu + 1))
+done
+stress-ng --vm "$(nproc)" --vm-bytes "$((4 * $(nproc)))M" --vm-ops "$MEMORY_OPS" --verify \
+    --metrics-brief > /tmp/stress-ng 2>&1 &
+memory=$!
+hackbench --groups 1 --fds 4 --loops "$MESSAGES" > /tmp/hackbench 2>&1
+fact hackbench $? $(tail -n 1 /tmp/hackbench)
+wait $memory
+fact memory $?
+cat /tmp/stress-ng
+wait
+snapshot load-end
+
+kernel_log guest
