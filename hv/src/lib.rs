@@ -7,6 +7,17 @@
 
 extern crate alloc;
 
-pub mod isa;
+pub use loongarch_isa as isa;
+
+#[cfg(target_arch = "loongarch64")]
+pub mod arch;
+pub mod console;
+#[cfg(target_arch = "loongarch64")]
+mod fatal;
+#[cfg(target_arch = "loongarch64")]
+mod heap;
 pub mod mm;
+pub mod platform;
+#[cfg(target_arch = "loongarch64")]
+mod start;
 pub mod vcpu;

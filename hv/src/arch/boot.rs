@@ -1,0 +1,138 @@
+//! The first instructions of each CPU, up to Rust.
+//!
+//! A loader starts one CPU at `_start` in direct addressing with a0 = 1,
+//! a1 = command line and a2 = EFI system table, all physical. The others
+//! arrive at `_start_secondary` from wherever firmware parked them, with the
+//! address of a [`Launch`] in mailbox 1. Each turns on the two direct map
+//! windows that the hypervisor lives in, and takes a stack.
+//!
+//! Source: Linux, Documentation/arch/loongarch/booting.rst;
+//! hw/loongarch/boot.c of QEMU 10.0 for the parked CPUs.
+
+use crate::isa::csr::Csr;
+use core::arch::global_asm;
+use core::mem::offset_of;
+use guest_pv::abi::iocsr::MAILBOX;
+
+/// Direct map window 0x8000…: strongly ordered uncached, level 0 only.
+const UNCACHED_WINDOW: u64 = 0x8000_0000_0000_0001;
+/// Direct map window 0x9000…: coherent cached, level 0 only.
+const CACHED_WINDOW: u64 = 0x9000_0000_0000_0011;
+/// CRMD: mapped addressing, cached, level 0, interrupts off.
+pub const MODE: u64 = 0xb0;
+/// Bytes of the stack that a CPU has.
+pub const STACK_BYTES: usize = 64 << 10;
+
+/// What a secondary CPU needs at its first instruction.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Launch {
+    /// Top of its stack.
+    pub stack: u64,
+    /// What its entry function gets.
+    pub argument: u64,
+}
+
+#[repr(C, align(16384))]
+struct Stack([u8; STACK_BYTES]);
+
+static mut FIRST_STACK: Stack = Stack([0; STACK_BYTES]);
+
+global_asm!(
+    ".section .text.boot, \"ax\"",
+    ".macro enter_window",
+    "li.d $t0, {uncached}",
+    "csrwr $t0, {dmw0}",
+    "li.d $t0, {cached}",
+    "csrwr $t0, {dmw1}",
+    "csrwr $zero, {dmw2}",
+    "csrwr $zero, {dmw3}",
+    "csrwr $zero, {euen}",
+    "csrwr $zero, {ecfg}",
+    "la.pcrel $t0, 1f",
+    // Bits 63:52 of the address become those of the cached window.
+    "lu52i.d $t0, $t0, -0x700",
+    "jirl $zero, $t0, 0",
+    "1: li.d $t0, {mode}",
+    "csrwr $t0, {crmd}",
+    ".endm",
+    ".globl _start",
+    "_start:",
+    "enter_window",
+    "la.pcrel $t0, __bss_start",
+    "la.pcrel $t1, __bss_end",
+    "2: st.d $zero, $t0, 0",
+    "addi.d $t0, $t0, 8",
+    "bne $t0, $t1, 2b",
+    "la.pcrel $sp, {stack}",
+    "li.d $t0, {stack_bytes}",
+    "add.d $sp, $sp, $t0",
+    "move $ra, $zero",
+    "b {main}",
+    ".globl _start_secondary",
+    "_start_secondary:",
+    "enter_window",
+    "li.w $t0, {mailbox1}",
+    "iocsrrd.d $t0, $t0",
+    "lu52i.d $t0, $t0, -0x700",
+    "ld.d $sp, $t0, {launch_stack}",
+    "ld.d $a0, $t0, {launch_argument}",
+    "move $ra, $zero",
+    "b {secondary}",
+    ".section .text, \"ax\"",
+    uncached = const UNCACHED_WINDOW,
+    cached = const CACHED_WINDOW,
+    mode = const MODE,
+    dmw0 = const Csr::dmw(0).number(),
+    dmw1 = const Csr::dmw(1).number(),
+    dmw2 = const Csr::dmw(2).number(),
+    dmw3 = const Csr::dmw(3).number(),
+    crmd = const Csr::CRMD.number(),
+    euen = const Csr::EUEN.number(),
+    ecfg = const Csr::ECFG.number(),
+    mailbox1 = const MAILBOX + 8,
+    launch_stack = const offset_of!(Launch, stack),
+    launch_argument = const offset_of!(Launch, argument),
+    stack = sym FIRST_STACK,
+    stack_bytes = const STACK_BYTES,
+    main = sym crate::start::first_cpu,
+    secondary = sym crate::start::secondary_cpu,
+);
+
+unsafe extern "C" {
+    fn _start_secondary();
+    static __image_start: u8;
+    static __image_end: u8;
+    static __text_start: u8;
+    static __text_end: u8;
+}
+
+/// Address bits that a direct map window takes as physical.
+const PHYSICAL: u64 = (1 << 48) - 1;
+
+/// The physical address of something that lies in the cached window.
+#[must_use]
+pub fn physical<T: ?Sized>(object: *const T) -> u64 {
+    object.cast::<u8>() as u64 & PHYSICAL
+}
+
+/// Physical address at which a secondary CPU starts.
+#[must_use]
+pub fn secondary_entry() -> u64 {
+    physical(_start_secondary as *const u8)
+}
+
+/// Physical addresses of the hypervisor's image, start and end.
+#[must_use]
+pub fn image() -> (u64, u64) {
+    (
+        physical(&raw const __image_start),
+        physical(&raw const __image_end),
+    )
+}
+
+/// Whether `address` lies in the hypervisor's code.
+#[must_use]
+pub fn in_text(address: u64) -> bool {
+    (&raw const __text_start as u64..&raw const __text_end as u64).contains(&address)
+}

@@ -1,0 +1,11 @@
+//! The machine's own instructions: every `asm!` of the hypervisor is here.
+//!
+//! The hypervisor runs at privilege level 0 with interrupts off, in direct
+//! map windows: it needs no TLB entry, and whatever interrupts it is looked
+//! at, not taken, except while the CPU is idle.
+
+pub mod boot;
+pub mod cpu;
+pub mod csr;
+pub mod iocsr;
+pub mod trap;

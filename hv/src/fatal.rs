@@ -1,0 +1,124 @@
+//! The end: the hypervisor can't go on, and says all it knows.
+//!
+//! One CPU dumps; the others are told to halt, and the machine stops.
+
+use crate::arch::cpu;
+use crate::arch::trap::{self, Frame};
+use crate::console;
+use crate::csr_read;
+use crate::isa::exception::Ecode;
+use crate::platform::ipi::{self, Vector};
+use crate::platform::power;
+use crate::start::machine_cpus;
+use core::fmt;
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// Words of the stack that are searched for return addresses.
+const STACK_WORDS: u64 = 512;
+/// Callers that are printed.
+const CALLERS: usize = 24;
+/// Names of the general registers, r0 first.
+const NAMES: [&str; 32] = [
+    "zero", "ra", "tp", "sp", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "t0", "t1", "t2",
+    "t3", "t4", "t5", "t6", "t7", "t8", "r21", "fp", "s0", "s1", "s2", "s3", "s4", "s5", "s6",
+    "s7", "s8",
+];
+
+static DYING: AtomicBool = AtomicBool::new(false);
+
+/// Stops the other CPUs and takes the console; a second CPU that comes here
+/// just halts.
+fn begin() {
+    if DYING.swap(true, Ordering::SeqCst) {
+        trap::halt();
+    }
+    for &id in machine_cpus() {
+        if id != cpu::id() {
+            ipi::send(id, Vector::Halt);
+        }
+    }
+    cpu::delay(cpu::ticks_per_second() / 100);
+    // SAFETY: the others have had time to halt; if one prints on, the dump
+    // matters more.
+    unsafe { console::seize() };
+}
+
+fn say(text: fmt::Arguments<'_>) {
+    console::print(format_args!("[hv FATAL] {text}\n"));
+}
+
+/// Dumps what is known of an exception of the hypervisor, and stops.
+pub fn exception(kind: &str, frame: &Frame, estat: u64, address: u64) -> ! {
+    begin();
+    say(format_args!(
+        "{kind} of the hypervisor on CPU {}",
+        cpu::id()
+    ));
+    let (ecode, esubcode) = (estat >> 16 & 0x3f, estat >> 22 & 0x1ff);
+    match Ecode::of_estat(estat) {
+        Some(name) => say(format_args!(
+            "cause {name:?} ({ecode:#x}, sub-code {esubcode})"
+        )),
+        None => say(format_args!("cause {ecode:#x}, sub-code {esubcode}")),
+    }
+    // TLBRERA keeps a flag in bit 0.
+    let (pc, badi) = (frame.pc & !3, csr_read!(BADI) as u32);
+    say(format_args!(
+        "pc {pc:#018x}  badv {address:#018x}  badi {badi:#010x}"
+    ));
+    say(format_args!(
+        "estat {estat:#x} (lines {:#06x})  ecfg {:#x}  crmd {:#x}  prmd {:#x}  gstat {:#x}",
+        estat & 0x1fff,
+        csr_read!(ECFG),
+        csr_read!(CRMD),
+        csr_read!(PRMD),
+        csr_read!(GSTAT)
+    ));
+    for (names, values) in NAMES.chunks(4).zip(frame.gprs.chunks(4)) {
+        if let ([a, b, c, d], [va, vb, vc, vd]) = (names, values) {
+            say(format_args!(
+                "{a:>4} {va:016x}  {b:>4} {vb:016x}  {c:>4} {vc:016x}  {d:>4} {vd:016x}"
+            ));
+        }
+    }
+    let [_, ra, _, sp, ..] = frame.gprs;
+    callers(sp, &[pc, ra]);
+    stop()
+}
+
+/// Prints `first`, then whatever on the stack from `sp` on is an address
+/// that a call would have left there.
+fn callers(sp: u64, first: &[u64]) {
+    let mut left = CALLERS;
+    for &address in first {
+        say(format_args!("at {address:#018x}"));
+    }
+    for at in (0..STACK_WORDS).map(|index| sp.wrapping_add(8 * index)) {
+        // SAFETY: the stack grew down to `sp` from at least that many words
+        // above, or the words read are other RAM of the hypervisor.
+        let word = unsafe { (at as *const u64).read() };
+        if left > 0 && trap::caller_word(word).is_some_and(is_call) {
+            say(format_args!("   called from {:#018x}", word - 4));
+            left -= 1;
+        }
+    }
+}
+
+/// Whether an instruction word is `bl`, or `jirl` with ra.
+fn is_call(word: u32) -> bool {
+    word >> 26 == 0x15 || (word >> 26 == 0x13 && word & 0x1f == 1)
+}
+
+fn stop() -> ! {
+    say(format_args!("the machine stops"));
+    power::off()
+}
+
+#[panic_handler]
+fn panic(info: &PanicInfo<'_>) -> ! {
+    begin();
+    say(format_args!("{info}"));
+    callers(trap::stack_pointer(), &[]);
+    stop()
+}

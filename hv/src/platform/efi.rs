@@ -1,0 +1,200 @@
+//! The EFI system table, as a loader leaves it after boot services ended.
+//!
+//! Only its configuration tables matter: where the device tree is, where the
+//! initrd is, and firmware's memory map.
+//!
+//! Sources: UEFI Specification 2.10, sections 4.3 and 7.2.3 (layouts);
+//! Linux, include/linux/efi.h (the LINUX_EFI_… tables).
+
+use crate::mm::addr::Hpa;
+use crate::mm::frame::Range;
+use crate::mm::phys::PhysMem;
+use alloc::vec::Vec;
+
+/// "IBI SYST".
+const SIGNATURE: u64 = 0x5453_5953_2049_4249;
+/// Offset of the number of configuration tables.
+const TABLE_COUNT: u64 = 104;
+/// Offset of the address of the configuration tables.
+const TABLES: u64 = 112;
+/// Bytes of an entry: GUID and address.
+const ENTRY_BYTES: u64 = 24;
+/// More entries than any firmware has: the rest is ignored.
+const MAX_ENTRIES: u64 = 256;
+
+/// DEVICE_TREE_GUID, b1b621d5-f19c-41a5-830b-d9152c69aae0.
+const DEVICE_TREE: [u8; 16] = [
+    0xd5, 0x21, 0xb6, 0xb1, 0x9c, 0xf1, 0xa5, 0x41, 0x83, 0x0b, 0xd9, 0x15, 0x2c, 0x69, 0xaa, 0xe0,
+];
+/// LINUX_EFI_INITRD_MEDIA_GUID, 5568e427-68fc-4f3d-ac74-ca555231cc68.
+const INITRD: [u8; 16] = [
+    0x27, 0xe4, 0x68, 0x55, 0xfc, 0x68, 0x3d, 0x4f, 0xac, 0x74, 0xca, 0x55, 0x52, 0x31, 0xcc, 0x68,
+];
+/// LINUX_EFI_BOOT_MEMMAP_GUID, 800f683f-d08b-423a-a293-965c3c6fe2b4.
+const MEMORY_MAP: [u8; 16] = [
+    0x3f, 0x68, 0x0f, 0x80, 0x8b, 0xd0, 0x3a, 0x42, 0xa2, 0x93, 0x96, 0x5c, 0x3c, 0x6f, 0xe2, 0xb4,
+];
+
+/// Bytes of struct efi_boot_memmap before the descriptors.
+const MAP_HEADER_BYTES: u64 = 40;
+/// Bytes of an EFI page.
+const EFI_PAGE_BYTES: u64 = 4096;
+/// Memory types that are free once boot services have ended: loader code
+/// and data excepted, since the hypervisor may lie in them.
+const FREE_TYPES: [u32; 3] = [3, 4, 7];
+
+/// What the system table names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// The device tree.
+    pub fdt: Option<Hpa>,
+    /// The initrd's bytes.
+    pub initrd: Option<Range>,
+    /// Free RAM; empty where there is no usable map.
+    pub ram: Vec<Range>,
+}
+
+/// Reads the system table at `table`. `None` where there is none.
+#[must_use]
+pub fn read(memory: &impl PhysMem, table: Hpa) -> Option<Tables> {
+    if table.get() == 0 || word(memory, table, 0)? != SIGNATURE {
+        return None;
+    }
+    let count = word(memory, table, TABLE_COUNT)?.min(MAX_ENTRIES);
+    let entries = Hpa::new(word(memory, table, TABLES)?);
+    let mut found = Tables::default();
+    for index in 0..count {
+        let entry = entries.checked_add(index * ENTRY_BYTES)?;
+        let mut guid = [0; 16];
+        memory.read(entry, &mut guid);
+        let at = Hpa::new(word(memory, entry, 16)?);
+        match guid {
+            DEVICE_TREE => found.fdt = Some(at),
+            INITRD => found.initrd = initrd(memory, at),
+            MEMORY_MAP => found.ram = free_ram(memory, at).unwrap_or_default(),
+            _ => {}
+        }
+    }
+    Some(found)
+}
+
+fn word(memory: &impl PhysMem, base: Hpa, offset: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    memory.read(base.checked_add(offset)?, &mut bytes);
+    Some(u64::from_le_bytes(bytes))
+}
+
+/// struct linux_efi_initrd: base and size.
+fn initrd(memory: &impl PhysMem, at: Hpa) -> Option<Range> {
+    let (base, size) = (word(memory, at, 0)?, word(memory, at, 8)?);
+    let end = base.checked_add(size)?;
+    (size > 0).then_some(Range::new(base, end))
+}
+
+/// struct efi_boot_memmap and its descriptors. QEMU's has a length of 0: it
+/// leaves the map to the device tree.
+fn free_ram(memory: &impl PhysMem, at: Hpa) -> Option<Vec<Range>> {
+    let (map_bytes, step) = (word(memory, at, 0)?, word(memory, at, 8)?);
+    let mut ram = Vec::new();
+    let count = map_bytes.checked_div(step)?.min(4096);
+    for index in 0..count {
+        let entry = at.checked_add(MAP_HEADER_BYTES + index * step)?;
+        let kind = word(memory, entry, 0)? as u32;
+        let (start, pages) = (word(memory, entry, 8)?, word(memory, entry, 24)?);
+        let end = pages.checked_mul(EFI_PAGE_BYTES)?.checked_add(start)?;
+        if FREE_TYPES.contains(&kind) {
+            ram.push(Range::new(start, end));
+        }
+    }
+    Some(ram)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory from address 0.
+    struct Fake(Vec<u8>);
+
+    impl PhysMem for Fake {
+        fn read(&self, at: Hpa, into: &mut [u8]) {
+            let start = at.get() as usize;
+            into.copy_from_slice(&self.0[start..start + into.len()]);
+        }
+
+        fn write(&mut self, at: Hpa, from: &[u8]) {
+            let start = at.get() as usize;
+            self.0[start..start + from.len()].copy_from_slice(from);
+        }
+
+        fn zero(&mut self, _: Hpa, _: u64) {
+            unreachable!("the parser only reads")
+        }
+    }
+
+    fn put(memory: &mut Fake, at: u64, words: &[u64]) {
+        for (index, word) in words.iter().enumerate() {
+            memory.write(Hpa::new(at + 8 * index as u64), &word.to_le_bytes());
+        }
+    }
+
+    /// A system table at 0x100 with the three tables, as `map` describes RAM.
+    fn system(map: &[u64]) -> Fake {
+        let mut memory = Fake(vec![0; 0x1000]);
+        put(&mut memory, 0x100, &[SIGNATURE]);
+        put(&mut memory, 0x100 + TABLE_COUNT, &[3, 0x200]);
+        for (index, (guid, at)) in [
+            (DEVICE_TREE, 0x10_0000),
+            (INITRD, 0x300),
+            (MEMORY_MAP, 0x400),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let entry = 0x200 + index as u64 * ENTRY_BYTES;
+            memory.write(Hpa::new(entry), &guid);
+            put(&mut memory, entry + 16, &[at]);
+        }
+        put(&mut memory, 0x300, &[0x20_0000, 0x1234]);
+        put(&mut memory, 0x400, &[map.len() as u64 * 8, 48]);
+        put(&mut memory, 0x400 + MAP_HEADER_BYTES, map);
+        memory
+    }
+
+    #[test]
+    fn tables_are_found_by_guid() {
+        let tables = read(&system(&[]), Hpa::new(0x100)).unwrap();
+        assert_eq!(tables.fdt, Some(Hpa::new(0x10_0000)));
+        assert_eq!(tables.initrd, Some(Range::new(0x20_0000, 0x20_1234)));
+        assert!(tables.ram.is_empty());
+    }
+
+    #[test]
+    fn free_memory_types_are_ram() {
+        let conventional = [7, 0x8000_0000, 0, 16, 0, 0];
+        let runtime = [6, 0x9000_0000, 0, 16, 0, 0];
+        let map = [conventional, runtime].concat();
+        let tables = read(&system(&map), Hpa::new(0x100)).unwrap();
+        assert_eq!(tables.ram, [Range::new(0x8000_0000, 0x8001_0000)]);
+    }
+
+    #[test]
+    fn maps_that_make_no_sense_are_ignored() {
+        let wraps = [7, u64::MAX, 0, u64::MAX, 0, 0];
+        assert!(
+            read(&system(&wraps), Hpa::new(0x100))
+                .unwrap()
+                .ram
+                .is_empty()
+        );
+        let mut memory = system(&[]);
+        put(&mut memory, 0x400, &[100, 0]);
+        assert!(read(&memory, Hpa::new(0x100)).unwrap().ram.is_empty());
+    }
+
+    #[test]
+    fn something_else_is_no_system_table() {
+        assert_eq!(read(&Fake(vec![0; 0x1000]), Hpa::new(0x100)), None);
+        assert_eq!(read(&system(&[]), Hpa::new(0)), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! From the first instruction in Rust to a machine that is known and awake.
+
+use crate::arch::{boot, cpu, trap};
+use crate::mm::addr::{Hpa, PAGE_BYTES};
+use crate::mm::frame::{Frames, Range, free_ranges};
+use crate::mm::phys::{Cached, cached, uncached};
+use crate::platform::fdt::{self, Machine};
+use crate::platform::uart::Uart;
+use crate::platform::{efi, ipi, power, secondary};
+use crate::{console, heap};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ffi::{CStr, c_char};
+use spin::{Mutex, Once};
+
+/// The free frames of the machine.
+pub static FRAMES: Mutex<Option<Frames>> = Mutex::new(None);
+
+static CPUS: Once<Vec<u32>> = Once::new();
+
+/// Pages that the heap gets out of RAM: 16 MiB.
+const HEAP_PAGES: u64 = (16 << 20) / PAGE_BYTES;
+/// Largest device tree that is read.
+const MAX_FDT_BYTES: usize = 1 << 20;
+
+/// Physical ids of the machine's CPUs; empty before they are known.
+pub fn machine_cpus() -> &'static [u32] {
+    CPUS.get().map_or(&[], Vec::as_slice)
+}
+
+/// The machine can't be used: says why, in one line, and switches it off.
+fn refuse(why: &str) -> ! {
+    log::error!("{why}");
+    power::off()
+}
+
+/// The first CPU arrives here, with what the loader left in a0 to a2.
+pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table: u64) -> ! {
+    heap::set_up();
+    // SAFETY: the console's registers are nobody else's.
+    let uart = |at| unsafe { Uart::new(uncached(Hpa::new(at))) };
+    console::set_up(uart(fdt::DEFAULT_UART), log::LevelFilter::Info);
+    trap::set_up();
+    if has_arguments != 1 {
+        refuse("a0 isn't 1: this loader can't be used")
+    }
+    let command_line = read_command_line(command_line);
+    match console::level(&command_line) {
+        Ok(level) => log::set_max_level(level),
+        Err(name) => log::warn!("log={name}: no such level"),
+    }
+    // SAFETY: until frames are given out it reads firmware's tables only.
+    let memory = unsafe { Cached::new() };
+    let Some(tables) = efi::read(&memory, Hpa::new(system_table)) else {
+        refuse("no EFI system table in a2: this loader can't be used")
+    };
+    let Some((machine, blob)) = tables.fdt.and_then(read_fdt) else {
+        refuse("no device tree in the EFI system table")
+    };
+    if let Some(at) = machine.uart {
+        console::set_up(uart(at), log::max_level());
+    }
+    if let Some(power_off) = machine.power_off {
+        power::set(power_off);
+    }
+    set_up_memory(&machine, &tables, blob);
+    wake_cpus(&machine);
+    crash_if_asked(&command_line);
+    require_lvz();
+    power::off()
+}
+
+/// Every other CPU arrives here.
+pub extern "C" fn secondary_cpu(_argument: u64) -> ! {
+    trap::set_up();
+    ipi::set_up();
+    secondary::arrived();
+    loop {
+        cpu::idle();
+        if ipi::take() & ipi::Vector::Halt.bit() != 0 {
+            trap::halt();
+        }
+    }
+}
+
+fn read_command_line(at: u64) -> String {
+    // Address 0 is a good one: QEMU puts the text there.
+    let text = cached(Hpa::new(at)).cast::<c_char>();
+    // SAFETY: the loader left a string there, which nothing changes.
+    let text = unsafe { CStr::from_ptr(text) };
+    String::from_utf8_lossy(text.to_bytes()).into_owned()
+}
+
+/// The tree at `at`, and where it is.
+fn read_fdt(at: Hpa) -> Option<(Machine, Range)> {
+    // SAFETY: firmware says that there is a tree, and nothing changes it; its
+    // header is read first, for its length.
+    let header = unsafe { core::slice::from_raw_parts(cached(at), 8) };
+    let [.., a, b, c, d] = *header else {
+        return None;
+    };
+    let bytes = u32::from_be_bytes([a, b, c, d]) as usize;
+    if bytes > MAX_FDT_BYTES {
+        return None;
+    }
+    // SAFETY: as above, with that length.
+    let blob = unsafe { core::slice::from_raw_parts(cached(at), bytes) };
+    let range = Range::new(at.get(), at.get() + bytes as u64);
+    fdt::read(blob).map(|machine| (machine, range))
+}
+
+/// Gives all RAM that nobody has taken to the frame allocator, and some of
+/// it to the heap.
+fn set_up_memory(machine: &Machine, tables: &efi::Tables, blob: Range) {
+    let ram = if tables.ram.is_empty() {
+        &machine.ram
+    } else {
+        &tables.ram
+    };
+    // Below the image lie the command line and firmware's tables.
+    let mut taken = alloc::vec![Range::new(0, boot::image().1), blob];
+    taken.extend(&machine.reserved);
+    taken.extend(tables.initrd);
+    let mut frames = Frames::new(&free_ranges(ram, &taken));
+    let Some(block) = frames.take(HEAP_PAGES) else {
+        refuse("less than 16 MiB of RAM in one piece")
+    };
+    // SAFETY: the allocator gave the block, and it is never given back.
+    unsafe { heap::add(cached(block) as usize, (HEAP_PAGES * PAGE_BYTES) as usize) };
+    log::info!("{} MiB of RAM free", (frames.free() * PAGE_BYTES) >> 20);
+    *FRAMES.lock() = Some(frames);
+}
+
+/// Starts every CPU of the machine but this one.
+fn wake_cpus(machine: &Machine) {
+    ipi::set_up();
+    CPUS.call_once(|| machine.cpus.clone());
+    let others = machine.cpus.iter().filter(|&&id| id != cpu::id());
+    for &id in others {
+        if !secondary::start(id, u64::from(id)) {
+            log::error!("CPU {id} doesn't start");
+        }
+    }
+    log::info!("{} CPUs", secondary::running());
+}
+
+/// `crash=` on the command line shows what a fault of the hypervisor looks
+/// like: `crash=break`, `crash=refill` or `crash=panic`.
+fn crash_if_asked(command_line: &str) {
+    let mut words = command_line.split_ascii_whitespace();
+    match words.find_map(|word| word.strip_prefix("crash=")) {
+        None => {}
+        Some("break") => trap::breakpoint(),
+        Some("refill") => trap::read_unmapped(),
+        Some(other) => panic!("crash={other} was asked for"),
+    }
+}
+
+/// Goes on only where the CPU has LVZ.
+fn require_lvz() {
+    /// CPUCFG word 2, bit 10.
+    const LVZ: u32 = 1 << 10;
+    if cpu::cpucfg(2) & LVZ == 0 {
+        refuse("this CPU has no LVZ (CPUCFG word 2, bit 10): it can't run guests");
+    }
+}
