@@ -9,8 +9,6 @@ extern crate alloc;
 
 pub use loongarch_isa as isa;
 
-pub use loongarch_isa as isa;
-
 #[cfg(target_arch = "loongarch64")]
 pub mod arch;
 pub mod console;
