@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 
 use crate::context::Context;
 use crate::hint::report;
-use crate::{bench, setup, step, test};
+use crate::{bench, run, setup, step, test};
 
 /// Loongvisor's host tool: sets up, runs, tests and measures.
 #[derive(Debug, Parser)]
@@ -28,6 +28,8 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
+    /// Boot the machine on this terminal: Linux, on CPUs with LVZ.
+    Run(run::Options),
     /// Test everything, or the named parts.
     Test {
         /// Only these parts.
@@ -74,6 +76,7 @@ fn dispatch(command: Command) -> Result<bool> {
     match command {
         Command::Setup { list: true, .. } => step::list(&cx, &setup::steps())?,
         Command::Setup { names, .. } => setup::run(&cx, &names)?,
+        Command::Run(options) => run::run(&cx, &options)?,
         Command::Test { list: true, .. } => test::list(),
         Command::Test {
             names, long, seed, ..

@@ -4,6 +4,7 @@
 //! the other commands call first, so a fresh clone needs no other preparation.
 
 mod apt;
+mod bare;
 mod bench;
 mod cache;
 mod cli;
@@ -14,6 +15,7 @@ mod hint;
 mod process;
 mod progress;
 mod qemu;
+mod run;
 mod setup;
 mod step;
 mod test;

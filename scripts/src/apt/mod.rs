@@ -9,7 +9,7 @@
 mod mirror;
 mod source;
 
-pub use source::{SourceVersion, find_dsc};
+pub use source::SourceVersion;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -93,7 +93,7 @@ impl Apt {
 ///
 /// # Errors
 /// There is none.
-pub fn find_dsc(folder: &Path) -> Result<PathBuf> {
+fn find_dsc(folder: &Path) -> Result<PathBuf> {
     let files = crate::hash::files_below(folder)?;
     let mut found = files
         .into_iter()

@@ -22,6 +22,18 @@ pub const STEP: &str = "guest-images";
 /// Where an image keeps shared libraries: the first place that Debian's loader looks.
 const LIBRARIES: &str = "lib/loongarch64-linux-gnu";
 
+/// The greeting of [`Image::Bench`].
+const GUEST_GREETING: &str = "
+Linux with perf, stress-ng, hackbench and cyclictest; `poweroff -f` ends it.
+";
+
+/// The greeting of [`Image::KvmHost`].
+const HOST_GREETING: &str = "
+Linux on CPUs with LVZ, with KVM.
+  kvm-guest [vCPUs [MiB]]  starts Linux as a guest on this terminal (Ctrl-B x ends it)
+  poweroff -f              ends the machine (so does Ctrl-A x)
+";
+
 /// An initramfs image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Image {
@@ -49,6 +61,15 @@ impl Image {
             Self::Shell => "shell.cpio",
             Self::Bench => "bench.cpio",
             Self::KvmHost => "kvm-host.cpio.lz4",
+        }
+    }
+
+    /// What its shell says at first.
+    fn greeting(self) -> &'static str {
+        match self {
+            Self::Shell => "",
+            Self::Bench => GUEST_GREETING,
+            Self::KvmHost => HOST_GREETING,
         }
     }
 
@@ -105,6 +126,7 @@ impl Step for Images {
     fn inputs(&self, cx: &Context, inputs: &mut Inputs) -> Result<()> {
         for image in Image::ALL {
             inputs.add(image.file_name(), image.programs().join(" "));
+            inputs.add("greeting", image.greeting());
         }
         ["init", "kvm-guest"]
             .iter()
@@ -124,7 +146,7 @@ impl Step for Images {
         let mut bench = Vec::new();
         for image in Image::ALL {
             out.task.doing(image.file_name());
-            let mut archive = archive_of(cx, &tree, image.programs())?;
+            let mut archive = archive_of(cx, &tree, image)?;
             if image == Image::KvmHost {
                 archive.file("kvm/kernel", kernel.clone())?;
                 archive.file("kvm/initrd", std::mem::take(&mut bench))?;
@@ -161,8 +183,8 @@ fn summary(files: &[(&str, Vec<u8>)]) -> String {
     )
 }
 
-/// An image with busybox, `programs`, and all that these need.
-fn archive_of(cx: &Context, tree: &Path, programs: &[&str]) -> Result<Archive> {
+/// The content of `image`, but for what lies in /kvm.
+fn archive_of(cx: &Context, tree: &Path, image: Image) -> Result<Archive> {
     let mut archive = Archive::default();
     archive.program("init", read(&cx.repo("tests/linux/init"))?)?;
     for folder in ["dev", "proc", "root", "sys", "tmp"] {
@@ -170,8 +192,9 @@ fn archive_of(cx: &Context, tree: &Path, programs: &[&str]) -> Result<Archive> {
     }
     // The kernel opens it as the first program's standard streams.
     archive.character_device("dev/console", 5, 1)?;
+    archive.file("etc/motd", image.greeting())?;
     let mut closure = Closure::default();
-    for name in programs.iter().chain(&["busybox"]) {
+    for name in image.programs().iter().chain(&["busybox"]) {
         let program = tree.join("usr/bin").join(name);
         closure.add(tree, &program)?;
         archive.program(&format!("bin/{name}"), read(&program)?)?;

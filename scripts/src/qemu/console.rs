@@ -95,6 +95,13 @@ impl Console {
         String::from_utf8_lossy(&self.bytes()).into_owned()
     }
 
+    /// Every byte of a machine that has ended, or is to end within `limit`.
+    pub fn all(&mut self, limit: Duration) -> Vec<u8> {
+        // It finds nothing by design: it waits for the end.
+        let _ = self.wait(limit, |_, _| None);
+        self.bytes()
+    }
+
     /// Every byte printed so far, from the start.
     pub fn bytes(&self) -> Vec<u8> {
         lock(&self.shared.0).bytes.clone()

@@ -120,6 +120,19 @@ impl Qemu {
         command
     }
 
+    /// Runs it on this program's terminal, with QEMU's escape key (Ctrl-A) and monitor,
+    /// and waits until it ends.
+    ///
+    /// # Errors
+    /// The binary can't be started.
+    pub fn on_terminal(mut self) -> Result<ExitStatus> {
+        for arg in self.args.iter_mut().filter(|arg| *arg == "stdio") {
+            *arg = "mon:stdio".into();
+        }
+        let status = self.command().status();
+        status.with_context(|| format!("can't start {}", self.command_line()))
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -162,10 +175,18 @@ impl Running {
         &self.line
     }
 
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for tests of a guest's console")
+    )]
     /// Types `text` on the serial port.
     ///
     /// # Errors
     /// QEMU has ended.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for tests of a guest's console")
+    )]
     pub fn send(&mut self, text: &str) -> Result<()> {
         self.input.write_all(text.as_bytes())?;
         self.input.flush().context("QEMU has ended")

@@ -1,5 +1,9 @@
 //! `cargo xtask test`: the parts, and the one list they stand in.
 
+mod host;
+mod kvm;
+mod lines;
+mod lvz;
 mod tally;
 
 pub use tally::Tally;
@@ -39,7 +43,7 @@ pub trait Part {
 
 /// All parts, in the order they run in: the quick ones first; a new one is a line here.
 pub fn parts() -> Vec<Box<dyn Part>> {
-    vec![]
+    vec![Box::new(host::Host), Box::new(lvz::Lvz), Box::new(kvm::Kvm)]
 }
 
 /// Runs the parts `names`, or all of them if none is named; the last line printed is

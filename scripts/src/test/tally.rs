@@ -62,7 +62,8 @@ impl Tally {
         println!("{}", self.closing_line());
     }
 
-    fn closing_line(&self) -> String {
+    /// `NAME: n passed, n failed`.
+    pub fn closing_line(&self) -> String {
         format!(
             "{}: {} passed, {} failed",
             self.name, self.passed, self.failed

@@ -1,7 +1,7 @@
 //! Configuring and building QEMU in a tree that stays in the cache.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
@@ -159,10 +159,7 @@ impl Tree {
 fn ninja_progress(line: &str) -> Option<(u64, u64, &str)> {
     let (status, what) = line.strip_prefix('[')?.split_once("] ")?;
     let (done, total) = status.split_once('/')?;
-
-        .file_name()?
-        .to_str()?;
-    Some((done.parse().ok()?, total.parse().ok()?, file))
+    Some((done.parse().ok()?, total.parse().ok()?, what))
 }
 
 #[cfg(test)]
@@ -174,7 +171,11 @@ mod tests {
         let line = "[430/1432] Compiling C object libqemu.a.p/target_loongarch_cpu.c.o";
         assert_eq!(
             ninja_progress(line),
-            Some((430, 1432, "target_loongarch_cpu.c.o"))
+            Some((
+                430,
+                1432,
+                "Compiling C object libqemu.a.p/target_loongarch_cpu.c.o"
+            ))
         );
         assert_eq!(ninja_progress("ninja: no work to do."), None);
         assert_eq!(ninja_progress("[x/y] z"), None);

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::addition::Addition;
 use super::{GIVEN_BINARY, GIVEN_SOURCE, given};
-use crate::apt::{Apt, Kind, SourceVersion, find_dsc};
+use crate::apt::{Apt, Kind, SourceVersion};
 use crate::context::Context;
 use crate::hash::{Inputs, sha256_of_file};
 use crate::hint::{Advise, failure};

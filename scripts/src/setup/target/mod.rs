@@ -200,7 +200,7 @@ mod tests {
         fs::write(&library, "x").unwrap();
         let old = compiler(folder.path(), "rustc 1");
         assert!(!old.has_target());
-        install(&old, &[library.clone()]).unwrap();
+        install(&old, std::slice::from_ref(&library)).unwrap();
         assert!(old.has_target());
         let new = compiler(folder.path(), "rustc 2");
         assert!(!new.has_target());

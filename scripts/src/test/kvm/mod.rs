@@ -146,14 +146,19 @@ impl Case {
             host: &host,
             guest: &guest,
         };
-        for (check, outcome) in boot.judge() {
+        let outcomes = boot.judge();
+        if outcomes.iter().any(|(_, outcome)| outcome.is_err()) {
+            println!(
+                "{}: the console is in {}",
+                self.label(),
+                cx.cache.log(&log).display()
+            );
+        }
+        for (check, outcome) in outcomes {
             let name = format!("{}: {check}", self.label());
             match outcome {
                 Ok(figures) => tally.pass(&format!("{name}: {figures}")),
-                Err(why) => tally.fail(
-                    &name,
-                    &format!("{why:#}\n  console: {}", cx.cache.log(&log).display()),
-                ),
+                Err(why) => tally.fail(&name, &format!("{why:#}")),
             }
         }
         Ok(())
