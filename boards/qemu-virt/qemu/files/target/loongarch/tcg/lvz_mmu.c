@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * LVZ for TCG: two stages of translation, and the TLBs behind them
+ *
+ * A guest's address goes through its own TLB, windows and tables to a guest
+ * physical address, and through the host's TLB entries with the guest's GID
+ * to a physical one. QEMU caches the result of both under the guest's MMU
+ * indices, so that entering and leaving a guest flushes nothing.
+ *
+ * Copyright (c) 2026 The Loongvisor developers
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/log.h"
+#include "cpu.h"
+#include "internals.h"
+#include "lvz-internal.h"
+#include "exec/helper-proto.h"
+#include "exec/cputlb.h"
+#include "exec/exec-all.h"
+#include "exec/page-protection.h"
+#include "exec/cpu_ldst.h"
+#include "cpu-csr.h"
+
+/* Which entries, and what is cached of them */
+
+/* D-USETGID: the GID that the current mode's TLB instructions work on. */
+uint8_t lvz_tlb_op_gid(CPULoongArchState *env)
+{
+    if (env->lvz.guest) {
+        return lvz_gid(env);
+    }
+    return FIELD_EX64(env->CSR_GTLBC, CSR_GTLBC, USETGID)
+           ? FIELD_EX64(env->CSR_GTLBC, CSR_GTLBC, TGID) : 0;
+}
+
+/*
+ * The MMU indices, as a bit map, under which QEMU may have cached what the
+ * entries with this GID in the current mode's TLB translate.
+ */
+uint16_t lvz_cached_by(CPULoongArchState *env, uint8_t gid)
+{
+    if (env->lvz.guest) {
+        return gid == lvz_gid(env) ? MMU_GUEST_PG_IDXMAP : 0;
+    }
+    if (gid == 0) {
+        return MMU_PG_IDXMAP;
+    }
+    return gid == lvz_gid(env) ? MMU_GUEST_IDXMAP : 0;
+}
+
+/*
+ * An entry of the current mode's TLB is about to be replaced, at random
+ * (tlbfill) or on purpose (tlbwr). Returns whether all that is cached of it
+ * is dealt with; else it is the current mode's own and cached by address.
+ */
+bool lvz_evict(CPULoongArchState *env, LoongArchTLB *tlb, bool random)
+{
+    uint8_t gid = FIELD_EX64(tlb->tlb_misc, TLB_MISC, GID);
+
+    if (env->lvz.guest) {
+        return gid != lvz_gid(env);
+    }
+    if (gid == 0) {
+        return false;
+    }
+    /* D-EVICT: nobody counts on a random entry's being gone */
+    if (!random && FIELD_EX64(tlb->tlb_misc, TLB_MISC, E)) {
+        tlb_flush_by_mmuidx(env_cpu(env), lvz_cached_by(env, gid));
+    }
+    return true;
+}
+
+/* Whether tlbclr and tlbflush of the current mode may drop the entry */
+bool lvz_tlb_own(CPULoongArchState *env, const LoongArchTLB *tlb)
+{
+    return FIELD_EX64(tlb->tlb_misc, TLB_MISC, GID) == lvz_tlb_op_gid(env);
+}
+
+/* A guest reads its own entries only, the host each: D-GTLB, D-TRGP */
+bool lvz_tlb_readable(CPULoongArchState *env, const LoongArchTLB *tlb)
+{
+    return FIELD_EX64(tlb->tlb_misc, TLB_MISC, E) &&
+           (!env->lvz.guest || lvz_tlb_own(env, tlb));
+}
+
+/* D-TRGP: of the host's tlbrd and gtlbrd, not of the guest's own tlbrd */
+void lvz_note_read(CPULoongArchState *env, const LoongArchTLB *tlb)
+{
+    uint8_t gid = FIELD_EX64(tlb->tlb_misc, TLB_MISC, GID);
+
+    if (FIELD_EX64(env->CSR_GSTAT, CSR_GSTAT, VM)) {
+        return;
+    }
+    env->CSR_TRGP = 0;
+    if (lvz_tlb_readable(env, tlb)) {
+        env->CSR_TRGP = FIELD_DP64(env->CSR_TRGP, CSR_TRGP, RID, gid);
+        env->CSR_TRGP = FIELD_DP64(env->CSR_TRGP, CSR_TRGP, GTLB,
+                                   env->lvz.guest || gid != 0);
+    }
+}
+
+void lvz_drop_own(CPULoongArchState *env, int index)
+{
+    LoongArchTLB *tlb = &lvz_tlb(env)[index];
+
+    if (lvz_tlb_own(env, tlb)) {
+        tlb->tlb_misc = FIELD_DP64(tlb->tlb_misc, TLB_MISC, E, 0);
+    }
+}
+
+/* Forget what QEMU has cached of the entries that are the current mode's */
+void lvz_flush_own(CPULoongArchState *env)
+{
+    tlb_flush_by_mmuidx(env_cpu(env),
+                        lvz_cached_by(env, lvz_tlb_op_gid(env)));
+}
+
+/* Translation */
+
+/* D-STAGE2: by GID and address; GID 0 is never a guest's. */
+static int lvz_stage2(CPULoongArchState *env, hwaddr *hpa, int *prot,
+                      hwaddr gpa, MMUAccessType access_type)
+{
+    uint8_t stlb_ps = FIELD_EX64(*lvz_host_csr(env, STLBPS), CSR_STLBPS, PS);
+    uint8_t gid = lvz_gid(env);
+    int index;
+
+    if (gid == 0 ||
+        !loongarch_tlb_search_in(env->tlb, gid, TLB_ANY_ASID, stlb_ps, gpa,
+                                 &index)) {
+        return TLBRET_NOMATCH;
+    }
+    return loongarch_map_tlb_entry(env, hpa, prot, gpa, access_type,
+                                   &env->tlb[index], index, stlb_ps,
+                                   FIELD_EX64(*lvz_host_csr(env, CRMD),
+                                              CSR_CRMD, PLV));
+}
+
+static int lvz_stage1(CPULoongArchState *env, hwaddr *gpa, int *prot,
+                      vaddr address, MMUAccessType access_type, int mmu_idx,
+                      bool is_debug)
+{
+    if (mmu_idx == MMU_GUEST_DA_IDX) {
+        *gpa = address & TARGET_PHYS_MASK;
+        *prot = PAGE_READ | PAGE_WRITE | PAGE_EXEC;
+        return TLBRET_MATCH;
+    }
+    return get_physical_address(env, gpa, prot, address, access_type,
+                                mmu_idx - MMU_GUEST_BASE, is_debug);
+}
+
+static int page_invalid_code(MMUAccessType access_type)
+{
+    switch (access_type) {
+    case MMU_INST_FETCH:
+        return EXCCODE_PIF;
+    case MMU_DATA_STORE:
+        return EXCCODE_PIS;
+    default:
+        return EXCCODE_PIL;
+    }
+}
+
+bool lvz_tlb_fill(CPUState *cs, vaddr address, MMUAccessType access_type,
+                  int mmu_idx, bool probe, uintptr_t retaddr)
+{
+    CPULoongArchState *env = cpu_env(cs);
+    int prot1, prot2, ret1, ret2 = TLBRET_NOMATCH;
+    hwaddr gpa, hpa;
+
+    ret1 = lvz_stage1(env, &gpa, &prot1, address, access_type, mmu_idx, false);
+    if (ret1 == TLBRET_MATCH) {
+        ret2 = lvz_stage2(env, &hpa, &prot2, gpa, access_type);
+        if (ret2 == TLBRET_MATCH) {
+            tlb_set_page(cs, address & TARGET_PAGE_MASK,
+                         hpa & TARGET_PAGE_MASK, prot1 & prot2, mmu_idx,
+                         TARGET_PAGE_SIZE);
+            return true;
+        }
+    }
+    if (probe) {
+        return false;
+    }
+    if (ret1 == TLBRET_MATCH) {
+        env->lvz.fault = (LVZFault) {
+            .pending = true,
+            .tlb_error = ret2,
+            .access_type = access_type,
+            .gpa = gpa,
+        };
+        cs->exception_index = page_invalid_code(access_type);
+    } else {
+        loongarch_raise_mmu_exception(env, address, access_type, ret1);
+    }
+    cpu_loop_exit_restore(cs, retaddr);
+}
+
+/* Without a fault: for the debugger, and for BADI */
+
+static bool lvz_debug_stage2(CPULoongArchState *env, hwaddr gpa, hwaddr *hpa)
+{
+    int prot;
+
+    if (lvz_stage2(env, hpa, &prot, gpa, MMU_DATA_LOAD) == TLBRET_MATCH) {
+        return true;
+    }
+    if (!lvz_debug_as_host(env, gpa, hpa)) {
+        return false;
+    }
+    *hpa |= gpa & ~TARGET_PAGE_MASK;
+    return true;
+}
+
+/* What the tables of the current mode hold at a physical address of theirs. */
+uint64_t lvz_debug_ldq_phys(CPULoongArchState *env, hwaddr addr)
+{
+    AddressSpace *as = env_cpu(env)->as;
+
+    if (env->lvz.guest && !lvz_debug_stage2(env, addr, &addr)) {
+        return 0;
+    }
+    return address_space_ldq_le(as, addr, MEMTXATTRS_UNSPECIFIED, NULL);
+}
+
+hwaddr lvz_get_phys_page_debug(CPUState *cs, vaddr addr)
+{
+    CPULoongArchState *env = cpu_env(cs);
+    hwaddr gpa, hpa;
+    int prot;
+
+    if (lvz_stage1(env, &gpa, &prot, addr, MMU_DATA_LOAD,
+                   cpu_mmu_index(cs, false), true) != TLBRET_MATCH ||
+        !lvz_debug_stage2(env, gpa, &hpa)) {
+        return -1;
+    }
+    return hpa;
+}
+
+/*
+ * The instruction at pc, which the guest is executing. Its page may have
+ * left the TLBs since it was translated: look into the tables then, rather
+ * than fault in the middle of another fault.
+ */
+uint32_t lvz_fetch_insn(CPULoongArchState *env, vaddr pc)
+{
+    CPUState *cs = env_cpu(env);
+    void *host;
+    hwaddr hpa;
+    int flags;
+
+    flags = probe_access_flags(env, pc, 4, MMU_INST_FETCH,
+                               cpu_mmu_index(cs, true), true, &host, 0);
+    if (!(flags & TLB_INVALID_MASK) && host) {
+        return ldl_le_p(host);
+    }
+    hpa = lvz_get_phys_page_debug(cs, pc);
+    if (hpa == -1) {
+        return 0;
+    }
+    hpa = (hpa & TARGET_PAGE_MASK) | (pc & ~TARGET_PAGE_MASK);
+    return address_space_ldl_le(cs->as, hpa, MEMTXATTRS_UNSPECIFIED, NULL);
+}
+
+/* lddir, ldpte */
+
+/*
+ * Read an entry of a page table. A guest's table is at a guest physical
+ * address: the read can exit, like any other access of the guest.
+ */
+static uint64_t lvz_read_entry(CPULoongArchState *env, hwaddr addr,
+                               uintptr_t ra)
+{
+    if (env->lvz.guest) {
+        return cpu_ldq_le_mmuidx_ra(env, addr, MMU_GUEST_DA_IDX, ra);
+    }
+    return address_space_ldq_le(env_cpu(env)->as, addr,
+                                MEMTXATTRS_UNSPECIFIED, NULL);
+}
+
+/* The bits of an entry that are address or NR, NX, RPLV */
+#define ENTRY_MASK  (TARGET_PHYS_MASK | R_TLBENTRY_64_NR_MASK |             \
+                     R_TLBENTRY_64_NX_MASK | R_TLBENTRY_64_RPLV_MASK)
+/* Of those, the bits that a TLB entry has: no software bits 9-11 */
+#define TLBELO_MASK (ENTRY_MASK & ~MAKE_64BIT_MASK(9, 3))
+
+static hwaddr lvz_entry_address(uint64_t table, uint64_t width, uint64_t index)
+{
+    /* Flags of the directory entry that led here are no address bits */
+    return (table & TARGET_PHYS_MASK & ~((8ull << width) - 1)) | (index << 3);
+}
+
+target_ulong helper_lvz_lddir(CPULoongArchState *env, target_ulong base,
+                              uint32_t level)
+{
+    uint64_t dir_base, dir_width, index, entry;
+
+    if (level == 0 || level > 4) {
+        qemu_log_mask(LOG_GUEST_ERROR, "lddir with level %u\n", level);
+        return base;
+    }
+    if (FIELD_EX64(base, TLBENTRY, HUGE)) {
+        /* A huge page of a level above: note of which level, once */
+        if (level < 4 && !FIELD_EX64(base, TLBENTRY, LEVEL)) {
+            base = FIELD_DP64(base, TLBENTRY, LEVEL, level);
+        }
+        return base;
+    }
+    get_dir_base_width(env, &dir_base, &dir_width, level);
+    index = extract64(env->CSR_TLBRBADV >> dir_base, 0, MAX(dir_width, 1)) &
+            MAKE_64BIT_MASK(0, dir_width);
+    entry = lvz_read_entry(env, lvz_entry_address(base, dir_width, index),
+                           GETPC());
+    return FIELD_EX64(entry, TLBENTRY, HUGE) ? entry & ENTRY_MASK
+                                             : entry & TARGET_PHYS_MASK;
+}
+
+static uint64_t lvz_huge_page(CPULoongArchState *env, uint64_t entry,
+                              bool odd, uint64_t *ps)
+{
+    uint64_t dir_base, dir_width;
+
+    get_dir_base_width(env, &dir_base, &dir_width,
+                       FIELD_EX64(entry, TLBENTRY, LEVEL));
+    /* A TLB entry is a pair: each half of it is half the huge page */
+    *ps = dir_base + dir_width - 1;
+    entry = FIELD_DP64(entry, TLBENTRY, LEVEL, 0);
+    entry = FIELD_DP64(entry, TLBENTRY, HUGE, 0);
+    if (FIELD_EX64(entry, TLBENTRY, HGLOBAL)) {
+        entry = FIELD_DP64(entry, TLBENTRY, HGLOBAL, 0);
+        entry = FIELD_DP64(entry, TLBENTRY, G, 1);
+    }
+    return entry + (odd ? BIT_ULL(*ps) : 0);
+}
+
+void helper_lvz_ldpte(CPULoongArchState *env, target_ulong base, uint32_t odd)
+{
+    uint64_t ps, ptwidth, index, entry;
+
+    if (FIELD_EX64(base, TLBENTRY, HUGE)) {
+        entry = lvz_huge_page(env, base, odd, &ps);
+    } else {
+        get_dir_base_width(env, &ps, &ptwidth, 0);
+        index = (env->CSR_TLBRBADV >> ps) & MAKE_64BIT_MASK(0, ptwidth);
+        index = deposit64(index, 0, 1, odd);
+        entry = lvz_read_entry(env, lvz_entry_address(base, ptwidth, index),
+                               GETPC());
+    }
+    if (odd) {
+        env->CSR_TLBRELO1 = entry & TLBELO_MASK;
+    } else {
+        env->CSR_TLBRELO0 = entry & TLBELO_MASK;
+    }
+    env->CSR_TLBREHI = FIELD_DP64(env->CSR_TLBREHI, CSR_TLBREHI, PS, ps);
+}
+
+/* invtlb: D-INVTLB */
+
+typedef struct LVZInvalidate {
+    bool by_gid;                /* this GID; else every guest's */
+    uint8_t gid;
+    uint16_t asid;
+    uint8_t what;               /* as ops 1-6 of the base architecture */
+    uint64_t addr;
+} LVZInvalidate;
+
+static bool lvz_page_match(LoongArchTLB *tlb, uint8_t ps, uint64_t addr)
+{
+    uint64_t vppn = FIELD_EX64(tlb->tlb_misc, TLB_MISC, VPPN);
+
+    return (addr & TARGET_VIRT_MASK) >> (ps + 1) ==
+           vppn >> (ps + 1 - R_TLB_MISC_VPPN_SHIFT);
+}
+
+static bool lvz_inv_match(LoongArchTLB *tlb, uint8_t ps,
+                          const LVZInvalidate *inv)
+{
+    uint8_t gid = FIELD_EX64(tlb->tlb_misc, TLB_MISC, GID);
+    bool asid = FIELD_EX64(tlb->tlb_misc, TLB_MISC, ASID) == inv->asid;
+    bool g = FIELD_EX64(tlb->tlb_entry0, TLBENTRY, G);
+
+    if (inv->by_gid ? gid != inv->gid : gid == 0) {
+        return false;
+    }
+    switch (inv->what) {
+    case 2:
+        return g;
+    case 3:
+        return !g;
+    case 4:
+        return !g && asid;
+    case 5:
+        return !g && asid && lvz_page_match(tlb, ps, inv->addr);
+    case 6:
+        return (g || asid) && lvz_page_match(tlb, ps, inv->addr);
+    case 7:
+        return lvz_page_match(tlb, ps, inv->addr);
+    default:
+        return true;
+    }
+}
+
+static void lvz_invalidate(LoongArchTLB *array, uint64_t stlbps,
+                           const LVZInvalidate *inv)
+{
+    for (int i = 0; i < LOONGARCH_TLB_MAX; i++) {
+        LoongArchTLB *tlb = &array[i];
+        uint8_t ps = i >= LOONGARCH_STLB
+                     ? FIELD_EX64(tlb->tlb_misc, TLB_MISC, PS)
+                     : FIELD_EX64(stlbps, CSR_STLBPS, PS);
+
+        if (FIELD_EX64(tlb->tlb_misc, TLB_MISC, E) &&
+            lvz_inv_match(tlb, ps, inv)) {
+            tlb->tlb_misc = FIELD_DP64(tlb->tlb_misc, TLB_MISC, E, 0);
+        }
+    }
+}
+
+/* Of guests: first stage, second stage, or both */
+static void lvz_invalidate_guests(CPULoongArchState *env, bool first,
+                                  bool second, const LVZInvalidate *inv)
+{
+    if (inv->by_gid && inv->gid == 0) {
+        return;
+    }
+    if (first) {
+        lvz_invalidate(env->lvz.gtlb, *lvz_guest_csr(env, STLBPS), inv);
+    }
+    if (second) {
+        lvz_invalidate(env->tlb, env->CSR_STLBPS, inv);
+    }
+    if (!inv->by_gid || inv->gid == lvz_gid(env)) {
+        tlb_flush_by_mmuidx(env_cpu(env), MMU_GUEST_IDXMAP);
+    }
+}
+
+void helper_lvz_invtlb(CPULoongArchState *env, uint32_t op, target_ulong info,
+                       target_ulong addr)
+{
+    LVZInvalidate inv = {
+        .by_gid = op < 0x10 || op > 0x12,
+        .gid = extract64(info, 16, 8),
+        .asid = extract64(info, 0, 10),
+        .addr = addr,
+    };
+
+    switch (op) {
+    case 0 ... 6:
+        inv.gid = lvz_tlb_op_gid(env);
+        inv.what = op;
+        lvz_invalidate(lvz_tlb(env), env->CSR_STLBPS, &inv);
+        tlb_flush_by_mmuidx(env_cpu(env), lvz_cached_by(env, inv.gid));
+        break;
+    case 9 ... 0xe:
+        inv.what = op - 8;
+        lvz_invalidate_guests(env, true, false, &inv);
+        break;
+    case 0x10:
+    case 0x13:
+        lvz_invalidate_guests(env, true, false, &inv);
+        break;
+    case 0x11:
+    case 0x14:
+        lvz_invalidate_guests(env, false, true, &inv);
+        break;
+    case 0x12:
+    case 0x15:
+        lvz_invalidate_guests(env, true, true, &inv);
+        break;
+    case 0x16:
+        inv.what = 7;
+        lvz_invalidate_guests(env, false, true, &inv);
+        break;
+    default:
+        g_assert_not_reached();
+    }
+}
