@@ -3,4 +3,8 @@
 //! The modules here that don't touch the machine are plain logic, tested on
 //! the host.
 
+pub mod exception;
+pub mod exit;
+pub mod interrupt;
 pub mod postbox;
+pub mod timer;
