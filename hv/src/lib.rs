@@ -11,6 +11,8 @@ pub use loongarch_isa as isa;
 
 #[cfg(target_arch = "loongarch64")]
 pub mod arch;
+pub mod bundle;
+pub mod config;
 pub mod console;
 #[cfg(target_arch = "loongarch64")]
 mod fatal;
@@ -20,4 +22,5 @@ pub mod mm;
 pub mod platform;
 #[cfg(target_arch = "loongarch64")]
 mod start;
+pub mod stats;
 pub mod vcpu;

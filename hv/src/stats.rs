@@ -1,0 +1,141 @@
+//! Counters of a vCPU: why it left the guest, what it called.
+//!
+//! Only the CPU that runs the vCPU counts; others may read at any time. A
+//! count is a load, an addition and a store, whether anybody reads or not.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use guest_pv::abi::hypercall;
+use guest_pv::abi::vendor::{self, ExitReason};
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Counts one more.
+    #[inline]
+    pub fn count(&self) {
+        let value = self.0.load(Ordering::Relaxed);
+        self.0.store(value.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Calls that are counted by themselves; all others share a counter.
+const CALLS: usize = 3 + vendor::COUNT as usize;
+
+/// The counters of one vCPU.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Stats {
+    /// Hypercalls: all others, [`hypercall::SEND_IPI`],
+    /// [`hypercall::NOTIFY`], then the vendor's. First, for the short cut in
+    /// the exception entry.
+    calls: [Counter; CALLS],
+    exits: [Counter; ExitReason::ALL.len()],
+}
+
+/// Offset in [`Stats`] of the counter of [`vendor::NULL`].
+pub const NULL_CALLS: usize = core::mem::offset_of!(Stats, calls) + 3 * size_of::<Counter>();
+
+impl Stats {
+    /// Counts an exit. Hypercalls are counted by [`Stats::call`] alone.
+    #[inline]
+    pub fn exit(&self, reason: ExitReason) {
+        if let Some(counter) = self.exits.get(reason as usize) {
+            counter.count();
+        }
+    }
+
+    /// Counts a hypercall of function `function`.
+    #[inline]
+    pub fn call(&self, function: u64) {
+        if let Some(counter) = self.calls.get(call_index(function)) {
+            counter.count();
+        }
+    }
+
+    /// How often the vCPU left the guest for `reason`.
+    #[must_use]
+    pub fn exits(&self, reason: ExitReason) -> u64 {
+        if reason == ExitReason::Hypercall {
+            return self.calls.iter().map(Counter::get).sum();
+        }
+        self.exits.get(reason as usize).map_or(0, Counter::get)
+    }
+
+    /// How often the vCPU called `function`, 0 standing for all that have no
+    /// counter of their own; `None` for one of those.
+    #[must_use]
+    pub fn calls(&self, function: u64) -> Option<u64> {
+        match (function, call_index(function)) {
+            (1.., 0) => None,
+            (_, index) => self.calls.get(index).map(Counter::get),
+        }
+    }
+}
+
+/// The counter of `function`.
+#[inline]
+const fn call_index(function: u64) -> usize {
+    match function {
+        hypercall::SEND_IPI => 1,
+        hypercall::NOTIFY => 2,
+        _ => match function.wrapping_sub(vendor::FIRST) {
+            index @ 0..vendor::COUNT => 3 + index as usize,
+            _ => 0,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_have_a_counter_each_and_the_rest_one_together() {
+        let stats = Stats::default();
+        for function in [0, 1, 2, 3, vendor::NULL, vendor::STOP, u64::MAX] {
+            stats.call(function);
+        }
+        assert_eq!(stats.calls(0), Some(3));
+        assert_eq!(stats.calls(1), Some(1));
+        assert_eq!(stats.calls(vendor::STOP), Some(1));
+        assert_eq!(stats.calls(vendor::IDENTIFY), Some(0));
+        assert_eq!(stats.calls(3), None);
+        assert_eq!(stats.calls(u64::MAX), None);
+        assert_eq!(stats.exits(ExitReason::Hypercall), 7);
+    }
+
+    #[test]
+    fn exits_are_counted_by_reason() {
+        let stats = Stats::default();
+        for reason in ExitReason::ALL {
+            for _ in 0..reason as usize {
+                stats.exit(reason);
+            }
+        }
+        for reason in ExitReason::ALL
+            .into_iter()
+            .filter(|r| *r != ExitReason::Hypercall)
+        {
+            assert_eq!(stats.exits(reason), reason as u64, "{}", reason.name());
+        }
+    }
+
+    #[test]
+    fn short_cut_counts_the_null_call() {
+        let stats = Stats::default();
+        stats.call(vendor::NULL);
+        let words: &[u64; size_of::<Stats>() / 8] =
+            // SAFETY: `Stats` is an array of 64-bit counters, borrowed here.
+            unsafe { &*(&raw const stats).cast() };
+        assert_eq!(words[NULL_CALLS / 8], 1);
+    }
+}
