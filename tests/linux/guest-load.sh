@@ -21,7 +21,9 @@ work_on_data() {
 
 fact cpus "$(nproc)"
 
-# Timer interrupts: the tick stops on an idle CPU, so all are kept busy.
+# Timer interrupts: the tick stops on an idle CPU, so all are kept busy; the scheduler's
+# own timer, which ends a process's turn between ticks, would count too.
+echo NO_HRTICK > /sys/kernel/debug/sched/features
 spin_everywhere $((SPIN + 2))
 sleep 1
 snapshot spin-start

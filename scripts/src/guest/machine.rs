@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::images::{self, Image};
 use super::job::Job;
-use crate::cache::write_atomically;
+use crate::cache::make_folder;
 use crate::context::Context;
 use crate::qemu::{Ended, Qemu, Timing};
 use crate::setup;
@@ -81,24 +81,21 @@ impl Machine {
         let initrd = self.initrd(cx, job)?;
         let started = Instant::now();
         let mut running = self.qemu(cx, initrd.path()).spawn()?;
-        let line = running.command_line().to_owned();
+        let mut log = log_file(cx, name)?;
+        writeln!(log, "$ {}", running.command_line())?;
         let end = started + limit;
         let ended = loop {
             let left = end.saturating_duration_since(Instant::now());
-            if let Err(ended) = running.console.next_line(left) {
-                break ended;
+            match running.console.next_line(left) {
+                Ok(line) => writeln!(log, "{line}")?,
+                Err(ended) => break ended,
             }
         };
-        let run = Run {
+        Ok(Run {
             text: running.console.text(),
             finished: ended == Ended::Closed,
             wall: started.elapsed(),
-        };
-        write_atomically(
-            &cx.cache.log(name),
-            format!("$ {line}\n{}", run.text).as_bytes(),
-        )?;
-        Ok(run)
+        })
     }
 
     /// The image with `job` before it, in a file that vanishes when it is dropped.
@@ -112,4 +109,12 @@ impl Machine {
         file.flush()?;
         Ok(file)
     }
+}
+
+/// A new log `name` in the cache. It is written line by line: one can look at it while
+/// the machine runs.
+fn log_file(cx: &Context, name: &str) -> Result<fs::File> {
+    let path = cx.cache.log(name);
+    make_folder(path.parent().context("a log lies in a folder")?)?;
+    fs::File::create(&path).with_context(|| format!("can't write {}", path.display()))
 }
