@@ -14,6 +14,7 @@ pub mod arch;
 pub mod bundle;
 pub mod config;
 pub mod console;
+pub mod dev;
 #[cfg(target_arch = "loongarch64")]
 mod fatal;
 #[cfg(target_arch = "loongarch64")]
