@@ -43,6 +43,8 @@ stress-ng --vm "$(nproc)" --vm-bytes "$((4 * $(nproc)))M" --vm-ops "$MEMORY_OPS"
 memory=$!
 hackbench --groups 1 --fds 4 --loops "$MESSAGES" > /tmp/hackbench 2>&1
 fact hackbench $? $(tail -n 1 /tmp/hackbench)
+perf bench -r 20 futex wake -t 16 > /tmp/futex 2>&1
+fact futex $? $(grep '^Wokeup' /tmp/futex)
 wait $memory
 fact memory $?
 cat /tmp/stress-ng

@@ -30,7 +30,7 @@ Linux with perf, stress-ng, hackbench and cyclictest; `poweroff -f` ends it.
 /// The greeting of [`Image::KvmHost`].
 const HOST_GREETING: &str = "
 Linux on CPUs with LVZ, with KVM.
-  kvm-guest [vCPUs [MiB]]  starts Linux as a guest on this terminal (Ctrl-B x ends it)
+  kvm-guest [vCPUs [MiB]]  starts Linux as a guest on this terminal (Ctrl-T x ends it)
   poweroff -f              ends the machine (so does Ctrl-A x)
 ";
 

@@ -45,6 +45,7 @@ impl Boot<'_> {
             ("clock", self.clock()),
             ("SWI0-IPI", self.paravirtual_ipi()),
             ("hackbench", self.hackbench()),
+            ("futex wake", self.futex()),
             ("memory checker", self.memory()),
             ("data", self.data()),
             ("guest's kernel log", clean(self.guest)),
@@ -157,6 +158,17 @@ impl Boot<'_> {
         let values = self.guest.fact("hackbench").context("it didn't end")?;
         match values {
             [status, _, time] if status == "0" => Ok(format!("{time} s")),
+            _ => bail!("it said: {}", values.join(" ")),
+        }
+    }
+
+    /// `perf bench` has woken 16 threads one by one, twenty times.
+    fn futex(&self) -> Result<String> {
+        let values = self.guest.fact("futex").context("it didn't end")?;
+        match values.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["0", "Wokeup", "16", "of", "16", "threads", "in", time, ..] => {
+                Ok(format!("{time} ms"))
+            }
             _ => bail!("it said: {}", values.join(" ")),
         }
     }

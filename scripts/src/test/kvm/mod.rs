@@ -169,8 +169,8 @@ impl Case {
         let load = [
             ("SPIN", "2".to_owned()),
             ("LAST_NUMBER", LAST_NUMBER.to_string()),
-            ("MESSAGES", "100".to_owned()),
-            ("MEMORY_OPS", "200".to_owned()),
+            ("MESSAGES", "1000".to_owned()),
+            ("MEMORY_OPS", "4000".to_owned()),
             ("ROUNDS", "3".to_owned()),
         ];
         let guest = Job::new(cx, "guest-load.sh", &load)?;
