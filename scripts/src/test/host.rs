@@ -5,7 +5,8 @@
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use serde_json::Value;
 
 use super::{Options, Part, Tally};
 use crate::context::Context;
@@ -15,8 +16,8 @@ use crate::setup::target::TARGET;
 /// The part `host`.
 pub struct Host;
 
-/// Crates with tests that run on the host.
-const CRATES: [&str; 3] = ["xtask", "hv", "guest-pv"];
+/// Crates that only run on the bare machine. Every other one must have tests.
+const BARE_ONLY: [&str; 1] = ["lvz-suite"];
 
 /// How much of a failed test's output is shown, in lines.
 const SHOWN: usize = 40;
@@ -36,43 +37,22 @@ impl Part for Host {
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let log = Log::create(cx.cache.log("test-host"))?;
-        let cargo = |args: &[&str]| {
+        let cargo = |words: &str| {
             let mut cargo = process::command("cargo");
-            cargo.args(args).current_dir(cx.repo(""));
+            cargo.args(words.split(' ')).current_dir(cx.repo(""));
             cargo
         };
-        let lints = ["--", "-D", "warnings"];
-        let host = [&["clippy", "--workspace", "--all-targets"], &lints[..]].concat();
-        let bare = [
-            "clippy",
-            "--workspace",
-            "--exclude",
-            "xtask",
-            "--target",
-            TARGET,
-        ];
-        check(
-            &log,
-            tally,
-            "formatting",
-            cargo(&["fmt", "--all", "--check"]),
-        );
-        check(&log, tally, "lints for the host", cargo(&host));
-        check(
-            &log,
-            tally,
-            "lints for the bare machine",
-            cargo(&[&bare, &lints[..]].concat()),
-        );
-        for name in CRATES {
-            tests(
-                &log,
-                tally,
-                name,
-                cargo(&["test", "--package", name, "--profile", profile(name)]),
-            );
+        let lint = |what: &str| cargo(&format!("clippy --workspace {what} -- -D warnings"));
+        let bare = format!("--exclude xtask --target {TARGET}");
+        check(&log, tally, "formatting", cargo("fmt --all --check"));
+        check(&log, tally, "lints for the host", lint("--all-targets"));
+        check(&log, tally, "lints for the bare machine", lint(&bare));
+        let metadata = process::output(&mut cargo("metadata --no-deps --format-version 1"))?;
+        for name in crates(&metadata)? {
+            let test = format!("test --package {name} --profile {}", profile(&name));
+            tests(&log, tally, &name, cargo(&test));
         }
-        let mut loom = cargo(&["test", "--package", "hv", "--release", "--test", "loom"]);
+        let mut loom = cargo("test --package hv --release --test loom");
         loom.env("RUSTFLAGS", "--cfg loom");
         if !options.long {
             // Interleavings with more forced switches than this are the long form's.
@@ -81,6 +61,21 @@ impl Part for Host {
         tests(&log, tally, "hv under loom", loom);
         Ok(())
     }
+}
+
+/// The names of the workspace's crates with tests for the host, by cargo's metadata.
+fn crates(metadata: &str) -> Result<Vec<String>> {
+    let metadata: Value = serde_json::from_str(metadata)?;
+    let packages = metadata["packages"]
+        .as_array()
+        .context("cargo names no packages")?;
+    let names = packages
+        .iter()
+        .filter_map(|package| package["name"].as_str());
+    Ok(names
+        .filter(|name| !BARE_ONLY.contains(name))
+        .map(str::to_owned)
+        .collect())
 }
 
 /// The profile to test a crate in: the host tool's dependencies are built already.
@@ -174,6 +169,14 @@ mod tests {
                 failures: vec!["a::c".to_owned()]
             }
         );
+    }
+
+    #[test]
+    fn every_crate_but_the_bare_ones_is_tested() {
+        let metadata =
+            r#"{"packages": [{"name": "hv"}, {"name": "lvz-suite"}, {"name": "xtask"}]}"#;
+        assert_eq!(crates(metadata).unwrap(), ["hv", "xtask"]);
+        assert!(crates("{}").is_err());
     }
 
     #[test]
