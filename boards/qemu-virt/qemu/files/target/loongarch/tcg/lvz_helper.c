@@ -153,7 +153,7 @@ static void gcsr_write(CPULoongArchState *env, unsigned int csr, uint64_t val)
         break;
     case LOONGARCH_CSR_TICLR:
         if (val & 1) {
-            lvz_set_guest_irq(env, IRQ_TIMER, 0);
+            cpu_loongarch_clear_constant_timer(cpu, true);
         }
         break;
     case LOONGARCH_CSR_LLBCTL:
@@ -183,7 +183,12 @@ static void gcsr_write(CPULoongArchState *env, unsigned int csr, uint64_t val)
 
 target_ulong helper_gcsrrd(CPULoongArchState *env, uint32_t csr)
 {
-    return gcsr_read(env, csr);
+    uint64_t value;
+
+    bql_lock();
+    value = gcsr_read(env, csr);
+    bql_unlock();
+    return value;
 }
 
 /* The exchange is one step: an interrupt that comes meanwhile is not lost. */

@@ -284,16 +284,21 @@ static uint64_t lvz_read_entry(CPULoongArchState *env, hwaddr addr,
 /* Of those, the bits that a TLB entry has: no software bits 9-11 */
 #define TLBELO_MASK (ENTRY_MASK & ~MAKE_64BIT_MASK(9, 3))
 
-static hwaddr lvz_entry_address(uint64_t table, uint64_t width, uint64_t index)
+/* Where a table of 2^width entries has the one for TLBRBADV's bits at base */
+static hwaddr lvz_entry_address(CPULoongArchState *env, uint64_t table,
+                                uint64_t base, uint64_t width)
 {
+    uint64_t index = width ? extract64(env->CSR_TLBRBADV >> base, 0, width) : 0;
+
     /* Flags of the directory entry that led here are no address bits */
-    return (table & TARGET_PHYS_MASK & ~((8ull << width) - 1)) | (index << 3);
+    table &= TARGET_PHYS_MASK & ~((8ull << width) - 1);
+    return table | index << 3;
 }
 
 target_ulong helper_lvz_lddir(CPULoongArchState *env, target_ulong base,
                               uint32_t level)
 {
-    uint64_t dir_base, dir_width, index, entry;
+    uint64_t dir_base, dir_width, entry;
 
     if (level == 0 || level > 4) {
         qemu_log_mask(LOG_GUEST_ERROR, "lddir with level %u\n", level);
@@ -307,10 +312,8 @@ target_ulong helper_lvz_lddir(CPULoongArchState *env, target_ulong base,
         return base;
     }
     get_dir_base_width(env, &dir_base, &dir_width, level);
-    index = extract64(env->CSR_TLBRBADV >> dir_base, 0, MAX(dir_width, 1)) &
-            MAKE_64BIT_MASK(0, dir_width);
-    entry = lvz_read_entry(env, lvz_entry_address(base, dir_width, index),
-                           GETPC());
+    entry = lvz_read_entry(env, lvz_entry_address(env, base, dir_base,
+                                                  dir_width), GETPC());
     return FIELD_EX64(entry, TLBENTRY, HUGE) ? entry & ENTRY_MASK
                                              : entry & TARGET_PHYS_MASK;
 }
@@ -323,7 +326,7 @@ static uint64_t lvz_huge_page(CPULoongArchState *env, uint64_t entry,
     get_dir_base_width(env, &dir_base, &dir_width,
                        FIELD_EX64(entry, TLBENTRY, LEVEL));
     /* A TLB entry is a pair: each half of it is half the huge page */
-    *ps = dir_base + dir_width - 1;
+    *ps = (dir_base + dir_width - 1) & R_CSR_TLBREHI_PS_MASK;
     entry = FIELD_DP64(entry, TLBENTRY, LEVEL, 0);
     entry = FIELD_DP64(entry, TLBENTRY, HUGE, 0);
     if (FIELD_EX64(entry, TLBENTRY, HGLOBAL)) {
@@ -335,16 +338,15 @@ static uint64_t lvz_huge_page(CPULoongArchState *env, uint64_t entry,
 
 void helper_lvz_ldpte(CPULoongArchState *env, target_ulong base, uint32_t odd)
 {
-    uint64_t ps, ptwidth, index, entry;
+    uint64_t ps, ptwidth, addr, entry;
 
     if (FIELD_EX64(base, TLBENTRY, HUGE)) {
         entry = lvz_huge_page(env, base, odd, &ps);
     } else {
         get_dir_base_width(env, &ps, &ptwidth, 0);
-        index = (env->CSR_TLBRBADV >> ps) & MAKE_64BIT_MASK(0, ptwidth);
-        index = deposit64(index, 0, 1, odd);
-        entry = lvz_read_entry(env, lvz_entry_address(base, ptwidth, index),
-                               GETPC());
+        addr = lvz_entry_address(env, base, ps, ptwidth);
+        addr = deposit64(addr, 3, 1, odd);
+        entry = lvz_read_entry(env, addr, GETPC());
     }
     if (odd) {
         env->CSR_TLBRELO1 = entry & TLBELO_MASK;
