@@ -1,6 +1,8 @@
 //! The console: log lines, whole and one at a time.
 
+use crate::dev::uart::Sink;
 use crate::platform::uart::Uart;
+use alloc::string::String;
 use core::fmt::{self, Write};
 use log::{LevelFilter, Log, Metadata, Record};
 use spin::Mutex;
@@ -56,6 +58,64 @@ pub unsafe fn seize() {
     unsafe { UART.force_unlock() };
 }
 
+/// Longest line of a guest that is printed in one piece, in bytes.
+const LINE_BYTES: usize = 256;
+
+/// What a guest prints, gathered to whole lines with its VM's name in front.
+#[derive(Debug)]
+pub struct LineBuffer {
+    name: String,
+    line: Mutex<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    bytes: [u8; LINE_BYTES],
+    used: usize,
+}
+
+impl LineBuffer {
+    /// An empty line of the VM called `name`.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            line: Mutex::new(Line {
+                bytes: [0; LINE_BYTES],
+                used: 0,
+            }),
+        }
+    }
+
+    /// Takes a byte; hands `print` the line's bytes when it is complete.
+    fn push(&self, byte: u8, print: impl FnOnce(&[u8])) {
+        let mut line = self.line.lock();
+        let Line { bytes, used } = &mut *line;
+        if byte != b'\n'
+            && byte != b'\r'
+            && let Some(place) = bytes.get_mut(*used)
+        {
+            *place = byte;
+            *used += 1;
+        }
+        if byte == b'\n' || *used == LINE_BYTES {
+            print(bytes.get(..*used).unwrap_or_default());
+            *used = 0;
+        }
+    }
+}
+
+impl Sink for LineBuffer {
+    fn send(&self, byte: u8) {
+        self.push(byte, |line| {
+            if let Some(uart) = UART.lock().as_mut() {
+                let all = [self.name.as_bytes(), b"| ", line, b"\r\n"];
+                all.into_iter().flatten().for_each(|&byte| uart.send(byte));
+            }
+        });
+    }
+}
+
 /// The log level that a command line's `log=` names: off, error, warn, info,
 /// debug or trace; info where there is none. `Err` holds an unknown name.
 ///
@@ -75,6 +135,19 @@ pub fn level(command_line: &str) -> Result<LevelFilter, &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_printed_whole() {
+        let buffer = LineBuffer::new("a");
+        let mut lines = Vec::new();
+        let long = "x".repeat(LINE_BYTES + 3);
+        for byte in format!("one\r\n\n{long}\n").bytes() {
+            buffer.push(byte, |line| lines.push(line.to_vec()));
+        }
+        let lengths: Vec<usize> = lines.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [3, 0, LINE_BYTES, 3]);
+        assert_eq!(lines[0], b"one");
+    }
 
     #[test]
     fn level_is_the_last_one_named() {

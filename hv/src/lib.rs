@@ -11,6 +11,7 @@ pub use loongarch_isa as isa;
 
 #[cfg(target_arch = "loongarch64")]
 pub mod arch;
+pub mod boot;
 pub mod bundle;
 pub mod config;
 pub mod console;
@@ -19,9 +20,15 @@ pub mod dev;
 mod fatal;
 #[cfg(target_arch = "loongarch64")]
 mod heap;
+#[cfg(target_arch = "loongarch64")]
+mod launch;
 pub mod mm;
 pub mod platform;
+#[cfg(target_arch = "loongarch64")]
+mod processor;
+pub mod sched;
 #[cfg(target_arch = "loongarch64")]
 mod start;
 pub mod stats;
 pub mod vcpu;
+pub mod vm;

@@ -1,22 +1,28 @@
 //! From the first instruction in Rust to a machine that is known and awake.
 
-use crate::arch::{boot, cpu, trap};
+use crate::arch::{boot, cpu, lvz, trap, world_switch};
+use crate::bundle::Bundle;
 use crate::mm::addr::{Hpa, PAGE_BYTES};
 use crate::mm::frame::{Frames, Range, free_ranges};
 use crate::mm::phys::{Cached, cached, uncached};
+use crate::mm::stage2::ROOT_SHIFT;
 use crate::platform::fdt::{self, Machine};
 use crate::platform::uart::Uart;
 use crate::platform::{efi, ipi, power, secondary};
-use crate::{console, heap};
+use crate::processor::{Mailbox, Processor};
+use crate::{console, heap, launch};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char};
+use core::fmt;
 use spin::{Mutex, Once};
 
 /// The free frames of the machine.
 pub static FRAMES: Mutex<Option<Frames>> = Mutex::new(None);
 
 static CPUS: Once<Vec<u32>> = Once::new();
+
+static MAILBOXES: Once<Vec<Mailbox>> = Once::new();
 
 /// Pages that the heap gets out of RAM: 16 MiB.
 const HEAP_PAGES: u64 = (16 << 20) / PAGE_BYTES;
@@ -29,7 +35,7 @@ pub fn machine_cpus() -> &'static [u32] {
 }
 
 /// The machine can't be used: says why, in one line, and switches it off.
-fn refuse(why: &str) -> ! {
+fn refuse(why: impl fmt::Display) -> ! {
     log::error!("{why}");
     power::off()
 }
@@ -41,6 +47,7 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
     let uart = |at| unsafe { Uart::new(uncached(Hpa::new(at))) };
     console::set_up(uart(fdt::DEFAULT_UART), log::LevelFilter::Info);
     trap::set_up();
+    world_switch::set_up();
     if has_arguments != 1 {
         refuse("a0 isn't 1: this loader can't be used")
     }
@@ -66,19 +73,56 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
     set_up_memory(&machine, &tables, blob);
     wake_cpus(&machine);
     crash_if_asked(&command_line);
-    require_lvz();
-    power::off()
+    let gid_bits = lvz::probe().unwrap_or_else(|missing| refuse(missing));
+    let mailboxes: Vec<Mailbox> = machine.cpus.iter().map(|&id| Mailbox::new(id)).collect();
+    let mailboxes: &'static [Mailbox] = MAILBOXES.call_once(|| mailboxes);
+    for mailbox in mailboxes.iter().filter(|mailbox| mailbox.id() != cpu::id()) {
+        ipi::send(mailbox.id(), ipi::Vector::Kick);
+    }
+    start_guests(tables.initrd, mailboxes);
+    work(mailboxes, gid_bits)
+}
+
+/// Starts the VMs of the bundle in `initrd`.
+fn start_guests(initrd: Option<Range>, mailboxes: &'static [Mailbox]) {
+    let Some(initrd) = initrd else {
+        refuse("no initrd, so no bundle of VMs to start")
+    };
+    let at = cached(Hpa::new(initrd.start));
+    // SAFETY: the loader put the initrd there, and its RAM was kept out of
+    // the frame allocator.
+    let bytes = unsafe { core::slice::from_raw_parts(at, initrd.bytes() as usize) };
+    match Bundle::read(bytes) {
+        Ok(bundle) => log::debug!("{} VMs started", launch::all(&bundle, mailboxes)),
+        Err(error) => refuse(format_args!("the initrd: {error}")),
+    }
+}
+
+/// This CPU's work, for good.
+fn work(mailboxes: &'static [Mailbox], gid_bits: u32) -> ! {
+    // PALEN, CPUCFG word 1: bits of a physical address, less one.
+    let physical_bits = (cpu::cpucfg(1) >> 4 & 0xff) + 1;
+    lvz::set_up(physical_bits.saturating_sub(ROOT_SHIFT));
+    let mailbox = mailboxes.iter().find(|mailbox| mailbox.id() == cpu::id());
+    match mailbox.and_then(|mailbox| Processor::new(mailbox, gid_bits)) {
+        Some(processor) => processor.work(),
+        None => trap::halt(),
+    }
 }
 
 /// Every other CPU arrives here.
 pub extern "C" fn secondary_cpu(_argument: u64) -> ! {
     trap::set_up();
+    world_switch::set_up();
     ipi::set_up();
     secondary::arrived();
     loop {
         cpu::idle();
         if ipi::take() & ipi::Vector::Halt.bit() != 0 {
             trap::halt();
+        }
+        if let (Some(mailboxes), Ok(gid_bits)) = (MAILBOXES.get(), lvz::probe()) {
+            work(mailboxes, gid_bits);
         }
     }
 }
@@ -153,14 +197,5 @@ fn crash_if_asked(command_line: &str) {
         Some("break") => trap::breakpoint(),
         Some("refill") => trap::read_unmapped(),
         Some(other) => panic!("crash={other} was asked for"),
-    }
-}
-
-/// Goes on only where the CPU has LVZ.
-fn require_lvz() {
-    /// CPUCFG word 2, bit 10.
-    const LVZ: u32 = 1 << 10;
-    if cpu::cpucfg(2) & LVZ == 0 {
-        refuse("this CPU has no LVZ (CPUCFG word 2, bit 10): it can't run guests");
     }
 }

@@ -93,3 +93,27 @@ macro_rules! csr_exchange {
         $crate::arch::csr::exchange::<{ $crate::isa::csr::Csr::$csr $(($n))?.number() }>($value, $mask)
     };
 }
+
+/// `gcsr_read!(NAME)`: the value of a guest register.
+#[macro_export]
+macro_rules! gcsr_read {
+    ($($csr:tt)+) => {
+        $crate::arch::csr::guest_read::<{ $crate::isa::csr::Csr::$($csr)+.number() }>()
+    };
+}
+
+/// `gcsr_write!(NAME, value)`: writes a guest register; unsafe as the register.
+#[macro_export]
+macro_rules! gcsr_write {
+    ($csr:ident $(($n:expr))?, $value:expr) => {
+        $crate::arch::csr::guest_write::<{ $crate::isa::csr::Csr::$csr $(($n))?.number() }>($value)
+    };
+}
+
+/// `gcsr_exchange!(NAME, value, mask)`: writes some bits of a guest register.
+#[macro_export]
+macro_rules! gcsr_exchange {
+    ($csr:ident $(($n:expr))?, $value:expr, $mask:expr) => {
+        $crate::arch::csr::guest_exchange::<{ $crate::isa::csr::Csr::$csr $(($n))?.number() }>($value, $mask)
+    };
+}

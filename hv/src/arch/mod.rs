@@ -4,8 +4,13 @@
 //! map windows: it needs no TLB entry, and whatever interrupts it is looked
 //! at, not taken, except while the CPU is idle.
 
+pub mod bank;
 pub mod boot;
 pub mod cpu;
 pub mod csr;
 pub mod iocsr;
+pub mod lvz;
+pub mod tlb;
 pub mod trap;
+pub mod units;
+pub mod world_switch;

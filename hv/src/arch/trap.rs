@@ -16,7 +16,7 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 
 /// SAVE register that holds a general register while its place is sought.
-const SCRATCH: Csr = Csr::save(0);
+pub const SCRATCH: Csr = Csr::save(0);
 /// SAVE register that holds the top of this CPU's exception stack.
 const STACK: Csr = Csr::save(2);
 /// Bytes of that stack: it only ever holds one dump.
@@ -57,9 +57,10 @@ global_asm!(
     "csrwr $t0, {crmd}",
     ".endm",
     ".section .text.exception, \"ax\"",
-    ".balign 4096",
-    ".globl exception_entry, refill_entry, machine_error_entry",
-    "exception_entry:",
+    // From the exception entry (`world_switch`): a0 is in SCRATCH.
+    ".globl host_exception",
+    "host_exception:",
+    "csrrd $a0, {scratch}",
     "csrwr $t0, {scratch}",
     "csrwr $t1, {scratch1}",
     // An interrupt in `idle`: on to its end.
@@ -77,14 +78,15 @@ global_asm!(
     "csrrd $t0, {scratch}",
     "save_frame {era}",
     "b {exception}",
-    ".balign 4096",
-    "refill_entry:",
-    "csrwr $t0, {tlbrsave}",
+    // From the refill entry: t0 is in TLBRSAVE.
+    ".globl host_refill",
+    "host_refill:",
     "to_window",
     "csrrd $t0, {tlbrsave}",
     "save_frame {tlbrera}",
     "b {refill}",
     ".balign 4096",
+    ".globl machine_error_entry",
     "machine_error_entry:",
     "csrwr $t0, {merrsave}",
     "to_window",
@@ -93,7 +95,7 @@ global_asm!(
     "b {machine_error}",
     ".section .text, \"ax\"",
     scratch = const SCRATCH.number(),
-    scratch1 = const Csr::save(1).number(),
+    scratch1 = const Csr::save(3).number(),
     stack = const STACK.number(),
     bytes = const FRAME_BYTES,
     gprs = const offset_of!(Frame, gprs),
@@ -112,20 +114,16 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    fn exception_entry();
-    fn refill_entry();
     fn machine_error_entry();
 }
 
-/// Sets this CPU's exception entries, and a stack to dump from.
+/// Gives this CPU a stack to dump from, and its machine-error entry.
 pub fn set_up() {
     let stack = Box::leak(Box::new([0u128; STACK_BYTES / 16]));
     let top = stack.as_ptr_range().end as u64;
-    // SAFETY: the entries are those above; the stack is this CPU's for good.
+    // SAFETY: the entry is the one above; the stack is this CPU's for good.
     unsafe {
         csr_write!(save(2), top);
-        csr_write!(EENTRY, exception_entry as *const () as u64);
-        csr_write!(TLBRENTRY, boot::physical(refill_entry as *const u8));
         csr_write!(MERRENTRY, boot::physical(machine_error_entry as *const u8));
     }
 }

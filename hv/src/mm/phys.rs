@@ -17,11 +17,13 @@ pub trait PhysMem {
 }
 
 #[cfg(target_arch = "loongarch64")]
-pub use window::{Cached, cached, uncached};
+pub use window::{Cached, FrameTables, cached, uncached};
 
 #[cfg(target_arch = "loongarch64")]
 mod window {
     use super::{Hpa, PhysMem};
+    use crate::mm::stage2::TableSource;
+    use crate::start::FRAMES;
 
     /// Address bits 63:60 of the direct map window that is cached.
     const CACHED: u64 = 0x9000_0000_0000_0000;
@@ -71,6 +73,41 @@ mod window {
         fn zero(&mut self, at: Hpa, bytes: u64) {
             // SAFETY: as in `read`.
             unsafe { core::ptr::write_bytes(cached(at), 0, bytes as usize) }
+        }
+    }
+
+    /// Second-stage tables in frames of the machine.
+    #[derive(Debug)]
+    pub struct FrameTables(Cached);
+
+    impl FrameTables {
+        /// Tables that are reached through `memory`.
+        #[must_use]
+        pub const fn new(memory: Cached) -> Self {
+            Self(memory)
+        }
+    }
+
+    impl TableSource for FrameTables {
+        fn take(&mut self, pages: u64) -> Option<Hpa> {
+            FRAMES.lock().as_mut()?.take(pages)
+        }
+
+        fn give(&mut self, table: Hpa, pages: u64) {
+            if let Some(frames) = FRAMES.lock().as_mut() {
+                frames.give(table, pages);
+            }
+        }
+
+        fn read(&self, at: Hpa) -> u64 {
+            // SAFETY: an aligned word of a table that `take` gave; a walk of
+            // the hardware may read it at the same time.
+            unsafe { cached(at).cast::<u64>().read_volatile() }
+        }
+
+        fn write(&mut self, at: Hpa, value: u64) {
+            // SAFETY: as in `read`.
+            unsafe { cached(at).cast::<u64>().write_volatile(value) }
         }
     }
 }

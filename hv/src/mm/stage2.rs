@@ -16,7 +16,9 @@
 
 use super::addr::{Gpa, Hpa, PAGE_BYTES, PAGE_SHIFT};
 use super::pte::{Access, Pte};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// Index bits of a table of one page: 2048 entries of 8 bytes.
 pub const TABLE_BITS: u32 = PAGE_SHIFT - 3;
@@ -38,6 +40,24 @@ pub trait TableSource {
     fn read(&self, at: Hpa) -> u64;
     /// Writes the 8 bytes at `at`, within a table, in one access.
     fn write(&mut self, at: Hpa, value: u64);
+}
+
+impl<S: TableSource + ?Sized> TableSource for Box<S> {
+    fn take(&mut self, pages: u64) -> Option<Hpa> {
+        (**self).take(pages)
+    }
+
+    fn give(&mut self, table: Hpa, pages: u64) {
+        (**self).give(table, pages);
+    }
+
+    fn read(&self, at: Hpa) -> u64 {
+        (**self).read(at)
+    }
+
+    fn write(&mut self, at: Hpa, value: u64) {
+        (**self).write(at, value);
+    }
 }
 
 /// Why a change was refused; nothing has changed then.
@@ -76,7 +96,6 @@ pub struct Translation {
 }
 
 /// The tables of one VM.
-#[derive(Debug)]
 pub struct Stage2<S: TableSource> {
     source: S,
     root: Hpa,
@@ -84,6 +103,13 @@ pub struct Stage2<S: TableSource> {
     no_tables: Hpa,
     gpa_bits: u32,
     retired: Vec<Hpa>,
+}
+
+impl<S: TableSource> fmt::Debug for Stage2<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { root, gpa_bits, .. } = self;
+        write!(f, "Stage2 {{ root: {root}, gpa_bits: {gpa_bits} }}")
+    }
 }
 
 /// A change to the leaves of a range.

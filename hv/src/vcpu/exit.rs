@@ -1,6 +1,6 @@
 //! Why a vCPU left the guest, from the registers that say so.
 //!
-//! A pure function of four values: what the hardware reports becomes a
+//! A pure function of three values: what the hardware reports becomes a
 //! [`VmExit`] with its operands taken apart.
 //!
 //! Source: the exit handlers' table of Linux 7.2, arch/loongarch/kvm/exit.c.
@@ -9,14 +9,12 @@ use crate::isa::exception::Ecode;
 use crate::isa::insn::{self, Insn};
 use crate::mm::addr::Gpa;
 
-/// The host's registers after an exit.
+/// The host's registers after an exit, less ERA, which is the guest's pc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct ExitInfo {
     /// ESTAT: exception code and pending interrupts of the host.
     pub estat: u64,
-    /// ERA: the guest's pc.
-    pub era: u64,
     /// BADV: for a second-stage fault, the guest physical address.
     pub badv: u64,
     /// BADI: the instruction that exited; bits above 31 mean nothing.
@@ -113,7 +111,6 @@ mod tests {
     fn exit(ecode: u64, badi: u64) -> VmExit {
         decode(&ExitInfo {
             estat: ecode << 16,
-            era: 0x1000,
             badv: 0x1fe0_01e0,
             badi,
         })
@@ -178,7 +175,6 @@ mod tests {
     fn pending_lines_and_sub_codes_do_not_matter() {
         let info = ExitInfo {
             estat: 0x7fc0_1fff | 0x17 << 16,
-            era: 0,
             badv: 0,
             badi: 0x002b_8100,
         };

@@ -3,8 +3,254 @@
 //! The modules here that don't touch the machine are plain logic, tested on
 //! the host.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
+
+pub mod emulate;
 pub mod exception;
 pub mod exit;
+pub mod handle;
 pub mod interrupt;
 pub mod postbox;
+pub mod run;
 pub mod timer;
+
+use crate::isa::gpr::Gprs;
+use crate::mm::addr::{Gpa, Hpa};
+use crate::mm::gid::Lease;
+use crate::vm::{VcpuShared, Vm};
+use alloc::sync::Arc;
+use emulate::csr::SoftCsrs;
+use postbox::Posts;
+use timer::SavedTimer;
+
+/// What happens after an exit has been handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a handler decides what the vCPU does next"]
+pub enum Resume {
+    /// Back into the guest.
+    Guest,
+    /// The CPU is given back to the scheduler.
+    Yield(Yield),
+    /// The VM stops.
+    Stop(StopReason),
+}
+
+/// Why a vCPU gives its CPU back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Yield {
+    /// It waits for an interrupt.
+    Sleep,
+    /// Another may want to run.
+    Preempted,
+}
+
+/// Why a VM has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// It asked for it, with this code.
+    Asked(u64),
+}
+
+impl core::fmt::Display for StopReason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Asked(code) => write!(f, "it asked for it, code {code}"),
+        }
+    }
+}
+
+/// What the world switch saves and restores at every entry and exit.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Context {
+    /// The guest's general registers.
+    pub gprs: Gprs,
+    /// The guest's pc.
+    pub pc: u64,
+    /// The host's registers that its compiler keeps for itself.
+    pub host: HostContext,
+    /// The counters, for the short cuts in the exception entry.
+    pub stats: u64,
+}
+
+/// Registers of the host that a stay in the guest must not change and that
+/// the compiler can't be told to give up: ra, sp, fp, s8.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct HostContext {
+    /// Where the world switch returns to.
+    pub ra: u64,
+    /// Stack.
+    pub sp: u64,
+    /// Frame pointer.
+    pub fp: u64,
+    /// The compiler's base pointer.
+    pub s8: u64,
+}
+
+/// How many registers of the guest's bank are kept in an image.
+pub const BANKED: usize = 43;
+
+/// The guest's bank while it isn't loaded, in the order of `arch::bank`.
+#[derive(Debug)]
+pub struct GuestCsrs(pub [u64; BANKED]);
+
+impl Default for GuestCsrs {
+    fn default() -> Self {
+        Self([0; BANKED])
+    }
+}
+
+/// Whether a vCPU has been started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Power {
+    /// Waits for the boot IPI.
+    Parked,
+    /// Runs.
+    On,
+}
+
+/// A vCPU, as the CPU that runs it has it.
+#[derive(Debug)]
+pub struct Vcpu {
+    /// General registers and pc.
+    pub context: Context,
+    /// The guest's bank, valid while not loaded.
+    pub csrs: GuestCsrs,
+    /// ESTAT, likewise; its HWI bits are in `gintc`.
+    pub estat: u64,
+    /// GINTC, likewise.
+    pub gintc: u64,
+    /// The guest's timer, likewise.
+    pub timer: SavedTimer,
+    /// Registers that software keeps.
+    pub soft: SoftCsrs,
+    /// Its TLB entries' identifier.
+    pub lease: Option<Lease>,
+    /// The owner's side of its postbox.
+    pub owner: postbox::Owner,
+    /// Whether it has been started.
+    pub power: Power,
+    /// It waits: for an enabled interrupt after `idle`, or to be started.
+    pub waiting: bool,
+    /// The unit registers belong to it and are on.
+    pub units_loaded: bool,
+    /// The unit registers while they aren't loaded.
+    pub units: Units,
+    index: usize,
+    vm: Arc<Vm>,
+}
+
+/// FPR, LSX and LASX registers (one file), FCSR0 and FCC0 to FCC7.
+#[derive(Debug, Default)]
+#[repr(C, align(32))]
+pub struct Units {
+    /// The 32 registers at their widest.
+    pub file: [[u64; 4]; 32],
+    /// FCC0 to FCC7, a byte each.
+    pub fcc: u64,
+    /// FCSR0.
+    pub fcsr: u64,
+}
+
+impl Vcpu {
+    /// vCPU `index` of `vm` as after reset, for physical CPU `cpu`; `None`
+    /// where the VM has no such vCPU. It is parked.
+    #[must_use]
+    pub fn new(vm: Arc<Vm>, index: usize, cpu: u32) -> Option<Self> {
+        if index >= vm.vcpus().len() {
+            return None;
+        }
+        let stats = &raw const vm.vcpu(index).stats;
+        Some(Self {
+            context: Context {
+                stats: stats as u64,
+                ..Context::default()
+            },
+            csrs: GuestCsrs::default(),
+            estat: 0,
+            gintc: 0,
+            timer: SavedTimer::default(),
+            soft: SoftCsrs::default(),
+            lease: None,
+            owner: postbox::Owner::new(cpu),
+            power: Power::Parked,
+            waiting: true,
+            units_loaded: false,
+            units: Units::default(),
+            index,
+            vm,
+        })
+    }
+
+    /// The first instruction of the boot CPU: at `entry`, with the
+    /// arguments of the boot protocol.
+    pub fn start(&mut self, entry: Gpa, arguments: [u64; 3]) {
+        use crate::isa::gpr::Gpr;
+        self.context.pc = entry.get();
+        for (register, value) in [Gpr::A0, Gpr::A1, Gpr::A2].into_iter().zip(arguments) {
+            self.context.gprs.set(register, value);
+        }
+        self.power = Power::On;
+        self.waiting = false;
+    }
+
+    /// Its VM.
+    #[must_use]
+    pub const fn vm(&self) -> &Arc<Vm> {
+        &self.vm
+    }
+
+    /// Its index in the VM.
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Root of its VM's second-stage tables.
+    #[must_use]
+    pub fn root(&self) -> Hpa {
+        self.vm.root()
+    }
+
+    /// What it shares with other CPUs.
+    #[inline]
+    #[must_use]
+    pub fn shared(&self) -> &VcpuShared {
+        self.vm.vcpu(self.index)
+    }
+
+    /// Publishes "in guest" and takes the posts.
+    #[inline]
+    pub fn enter_guest(&mut self) -> Posts {
+        let postbox = &self.vm.vcpu(self.index).postbox;
+        postbox.enter(&mut self.owner)
+    }
+
+    /// Publishes "outside".
+    #[inline]
+    pub fn leave_guest(&self) {
+        self.shared().postbox.leave(&self.owner);
+    }
+
+    /// Publishes "asleep" until something that it waits for is posted, with
+    /// the guest's ECFG; false where it already is.
+    #[must_use]
+    pub fn go_to_sleep(&self, ecfg: u64) -> bool {
+        self.shared().postbox.sleep(&self.owner, self.wakes(ecfg))
+    }
+
+    /// Its home CPU wakes it without a post.
+    pub fn wake_up(&self) {
+        self.leave_guest();
+    }
+}

@@ -1,0 +1,211 @@
+//! A bare-metal guest: a plain ELF, loaded where it says.
+//!
+//! As QEMU's `-kernel` does it: the low 48 bits of an address are the
+//! physical one, and a0 to a2 are as in Linux's boot protocol, with no
+//! system table. The file is a guest's: nothing in it is trusted.
+//!
+//! Source: System V ABI, chapter 4; machine number from the *LoongArch ELF
+//! psABI*.
+
+use crate::mm::addr::{Gpa, PAGE_BYTES};
+use crate::mm::guest_mem::{GuestBuf, GuestRam};
+use crate::mm::phys::PhysMem;
+use elf::ElfBytes;
+use elf::abi::{ELFCLASS64, EM_LOONGARCH, PT_LOAD};
+use elf::endian::LittleEndian;
+use elf::segment::ProgramHeader;
+
+/// Address bits that are the physical address.
+const PHYSICAL: u64 = (1 << 48) - 1;
+
+/// Why an ELF can't be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElfError {
+    /// It isn't an ELF for LoongArch of 64 bits, or is damaged.
+    Malformed,
+    /// A segment at this address isn't in the VM's RAM.
+    OutsideRam(Gpa),
+    /// The command line doesn't fit into a page, or there's no room for it.
+    CommandLine,
+}
+
+impl core::fmt::Display for ElfError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Malformed => write!(f, "not a 64-bit LoongArch ELF, or damaged"),
+            Self::OutsideRam(at) => write!(f, "the segment at {at} isn't in RAM"),
+            Self::CommandLine => write!(f, "no room for the command line"),
+        }
+    }
+}
+
+/// How the boot CPU starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Its first instruction.
+    pub entry: Gpa,
+    /// a0 to a2.
+    pub arguments: [u64; 3],
+}
+
+/// Loads `file` and `command_line` into a VM's RAM, which is all zero.
+///
+/// # Errors
+/// See [`ElfError`].
+pub fn load(
+    file: &[u8],
+    command_line: &str,
+    ram: &GuestRam,
+    memory: &mut impl PhysMem,
+) -> Result<Start, ElfError> {
+    let elf = ElfBytes::<LittleEndian>::minimal_parse(file).map_err(|_| ElfError::Malformed)?;
+    let header = elf.ehdr;
+    if header.e_machine != EM_LOONGARCH || file.get(4) != Some(&ELFCLASS64) {
+        return Err(ElfError::Malformed);
+    }
+    let segments = elf.segments().ok_or(ElfError::Malformed)?;
+    for segment in segments.iter().filter(|segment| segment.p_type == PT_LOAD) {
+        load_segment(file, &segment, ram, memory)?;
+    }
+    let at = load_command_line(command_line, ram, memory).ok_or(ElfError::CommandLine)?;
+    Ok(Start {
+        entry: Gpa::new(header.e_entry & PHYSICAL),
+        arguments: [1, at.get(), 0],
+    })
+}
+
+fn load_segment(
+    file: &[u8],
+    segment: &ProgramHeader,
+    ram: &GuestRam,
+    memory: &mut impl PhysMem,
+) -> Result<(), ElfError> {
+    let at = Gpa::new(segment.p_paddr & PHYSICAL);
+    let end = segment.p_offset.checked_add(segment.p_filesz);
+    let range = end.and_then(|end| {
+        let start = usize::try_from(segment.p_offset).ok()?;
+        file.get(start..usize::try_from(end).ok()?)
+    });
+    let bytes = range.ok_or(ElfError::Malformed)?;
+    let size = segment.p_memsz.max(segment.p_filesz);
+    if size > 0 {
+        let buffer = GuestBuf::new(ram, at, size).ok_or(ElfError::OutsideRam(at))?;
+        buffer.write(memory, bytes);
+    }
+    Ok(())
+}
+
+/// Puts the text at the start of the last page of the first region.
+fn load_command_line(text: &str, ram: &GuestRam, memory: &mut impl PhysMem) -> Option<Gpa> {
+    let low = ram.regions().first()?;
+    let at = Gpa::new(low.gpa.get() + low.bytes - PAGE_BYTES);
+    let buffer = GuestBuf::new(ram, at, PAGE_BYTES)?;
+    if text.len() as u64 >= PAGE_BYTES {
+        return None;
+    }
+    buffer.write(memory, text.as_bytes());
+    Some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mm::addr::Hpa;
+    use crate::mm::guest_mem::RamRegion;
+
+    struct Fake(Vec<u8>);
+
+    impl PhysMem for Fake {
+        fn read(&self, at: Hpa, into: &mut [u8]) {
+            let start = at.get() as usize;
+            into.copy_from_slice(&self.0[start..start + into.len()]);
+        }
+
+        fn write(&mut self, at: Hpa, from: &[u8]) {
+            let start = at.get() as usize;
+            self.0[start..start + from.len()].copy_from_slice(from);
+        }
+
+        fn zero(&mut self, _: Hpa, _: u64) {}
+    }
+
+    /// An ELF with one segment of "guest" and 3 zero bytes at `paddr`.
+    fn elf(paddr: u64, offset: u64, memsz: u64) -> Vec<u8> {
+        let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+        for (value, width) in [(2u64, 2), (258, 2), (1, 4)] {
+            file.extend(&value.to_le_bytes()[..width]);
+        }
+        for value in [0x9000_0000_0000_4010u64, 64, 0] {
+            file.extend(value.to_le_bytes());
+        }
+        file.extend([0; 4]);
+        for value in [64u16, 56, 1, 0, 0, 0] {
+            file.extend(value.to_le_bytes());
+        }
+        file.extend([1, 0, 0, 0, 7, 0, 0, 0]);
+        for value in [offset, paddr, paddr, 5, memsz, 16] {
+            file.extend(value.to_le_bytes());
+        }
+        file.extend(b"guest");
+        file
+    }
+
+    fn try_load(file: &[u8], text: &str) -> (Result<Start, ElfError>, Vec<u8>) {
+        let region = RamRegion {
+            gpa: Gpa::new(0),
+            hpa: Hpa::new(PAGE_BYTES),
+            bytes: 3 * PAGE_BYTES,
+        };
+        let ram = GuestRam::new(vec![region]).unwrap();
+        let mut memory = Fake(vec![0; 4 * PAGE_BYTES as usize]);
+        (load(file, text, &ram, &mut memory), memory.0)
+    }
+
+    #[test]
+    fn segments_go_where_they_say() {
+        let file = elf(0x9000_0000_0000_4000, 120, 8);
+        let (start, memory) = try_load(&file, "a=1");
+        let at = 2 * PAGE_BYTES;
+        let start = start.unwrap();
+        assert_eq!(start.entry, Gpa::new(0x4010));
+        assert_eq!(start.arguments, [1, at, 0]);
+        let place = (PAGE_BYTES + 0x4000) as usize;
+        assert_eq!(&memory[place..place + 8], b"guest\0\0\0");
+        let place = (PAGE_BYTES + at) as usize;
+        assert_eq!(&memory[place..place + 4], b"a=1\0");
+    }
+
+    #[test]
+    fn segments_outside_ram_are_refused() {
+        for (paddr, memsz) in [
+            (3 * PAGE_BYTES, 8),
+            (3 * PAGE_BYTES - 5, 6),
+            (0, u64::MAX),
+            (PHYSICAL, 5),
+        ] {
+            let error = ElfError::OutsideRam(Gpa::new(paddr));
+            assert_eq!(
+                try_load(&elf(paddr, 120, memsz), "").0,
+                Err(error),
+                "{paddr:#x}"
+            );
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        let good = elf(0, 120, 8);
+        for length in [0, 4, 63, 70, 119] {
+            assert!(try_load(&good[..length], "").0.is_err(), "{length}");
+        }
+        assert_eq!(
+            try_load(&elf(0, u64::MAX, 8), "").0,
+            Err(ElfError::Malformed)
+        );
+        let mut other = good.clone();
+        other[18] = 62;
+        assert_eq!(try_load(&other, "").0, Err(ElfError::Malformed));
+        let long = "x".repeat(PAGE_BYTES as usize);
+        assert_eq!(try_load(&good, &long).0, Err(ElfError::CommandLine));
+    }
+}

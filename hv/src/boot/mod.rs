@@ -1,0 +1,3 @@
+//! What a guest gets at its first instruction.
+
+pub mod elf;

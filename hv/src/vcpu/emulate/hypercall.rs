@@ -1,0 +1,199 @@
+//! `hvcl`: calls of the guest to the hypervisor.
+//!
+//! A call from guest user mode, with a code or function that isn't offered,
+//! is refused and has no effect.
+//!
+//! Source: platform ABI in `guest_pv::abi`; what is done where from
+//! `kvm_handle_service` of Linux 7.2, arch/loongarch/kvm/exit.c.
+
+use super::Outcome;
+use crate::isa::gpr::{Gpr, Gprs};
+use crate::stats::Stats;
+use crate::vcpu::{Resume, StopReason};
+use guest_pv::abi::cpucfg::PvFeatures;
+use guest_pv::abi::hypercall::{CODE_SERVICE, CallError, IPI_SET_BITS, SEND_IPI, SUCCESS};
+use guest_pv::abi::vendor::{self, ExitReason};
+
+/// What a call can reach.
+pub trait Env {
+    /// The features that the VM is offered.
+    fn features(&self) -> PvFeatures;
+    /// The caller's counters.
+    fn stats(&self) -> &Stats;
+    /// Raises SWI0 on the vCPU with this physical id, if there is one.
+    fn raise_swi0(&self, physical_id: u64);
+}
+
+/// Carries out a call with `code`, made at privilege level `plv`.
+pub fn call(env: &impl Env, gprs: &mut Gprs, code: u16, plv: u64) -> Outcome {
+    let function = gprs.get(Gpr::A0);
+    env.stats()
+        .call(if code == CODE_SERVICE { function } else { 0 });
+    let result = if plv != 0 || code != CODE_SERVICE {
+        Err(CallError::InvalidCode)
+    } else if function == vendor::STOP {
+        let reason = StopReason::Asked(gprs.get(Gpr::A1));
+        return Outcome::Then(Resume::Stop(reason));
+    } else {
+        service(env, function, gprs)
+    };
+    gprs.set(Gpr::A0, result.unwrap_or_else(CallError::register));
+    Outcome::Done
+}
+
+fn service(env: &impl Env, function: u64, gprs: &Gprs) -> Result<u64, CallError> {
+    let argument = gprs.get(Gpr::A1);
+    match function {
+        SEND_IPI if env.features().contains(PvFeatures::IPI) => {
+            let set = u128::from(argument) | u128::from(gprs.get(Gpr::A2)) << 64;
+            send_ipi(env, set, gprs.get(Gpr::A3));
+            Ok(SUCCESS)
+        }
+        vendor::NULL | vendor::NULL_GENERAL => Ok(SUCCESS),
+        vendor::IDENTIFY => Ok(vendor::SIGNATURE),
+        vendor::EXIT_COUNT => {
+            let reason = ExitReason::ALL.get(usize::try_from(argument).unwrap_or(usize::MAX));
+            let reason = reason.ok_or(CallError::InvalidParameter)?;
+            Ok(env.stats().exits(*reason))
+        }
+        vendor::CALL_COUNT => {
+            let count = env.stats().calls(argument);
+            count.ok_or(CallError::InvalidParameter)
+        }
+        _ => Err(CallError::InvalidCode),
+    }
+}
+
+/// Raises SWI0 on each vCPU of `set`, whose bit 0 stands for id `base`. Ids
+/// beyond 64 bits are nobody's.
+fn send_ipi(env: &impl Env, set: u128, base: u64) {
+    let mut left = set;
+    while left != 0 {
+        let bit = left.trailing_zeros();
+        debug_assert!(bit < IPI_SET_BITS);
+        left &= left - 1;
+        if let Some(id) = base.checked_add(u64::from(bit)) {
+            env.raise_swi0(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::RefCell;
+    use guest_pv::abi::hypercall::{CODE_SOFTWARE_BREAKPOINT, CODE_USER_SERVICE, NOTIFY};
+
+    #[derive(Default)]
+    struct Fake {
+        stats: Stats,
+        no_ipi: bool,
+        raised: RefCell<Vec<u64>>,
+    }
+
+    impl Env for Fake {
+        fn features(&self) -> PvFeatures {
+            if self.no_ipi {
+                PvFeatures::empty()
+            } else {
+                PvFeatures::IPI
+            }
+        }
+
+        fn stats(&self) -> &Stats {
+            &self.stats
+        }
+
+        fn raise_swi0(&self, physical_id: u64) {
+            self.raised.borrow_mut().push(physical_id);
+        }
+    }
+
+    fn make(env: &Fake, code: u16, plv: u64, arguments: [u64; 4]) -> (Outcome, u64) {
+        let mut gprs = Gprs::new();
+        for (register, value) in [Gpr::A0, Gpr::A1, Gpr::A2, Gpr::A3]
+            .into_iter()
+            .zip(arguments)
+        {
+            gprs.set(register, value);
+        }
+        let outcome = call(env, &mut gprs, code, plv);
+        (outcome, gprs.get(Gpr::A0))
+    }
+
+    const MINUS_1: u64 = u64::MAX;
+    const MINUS_2: u64 = u64::MAX - 1;
+
+    #[test]
+    fn ipis_reach_the_ids_of_the_set() {
+        let env = Fake::default();
+        let result = make(
+            &env,
+            CODE_SERVICE,
+            0,
+            [SEND_IPI, 1 | 1 << 63, 1 << 63, 1000],
+        );
+        assert_eq!(result, (Outcome::Done, 0));
+        assert_eq!(*env.raised.borrow(), [1000, 1063, 1127]);
+    }
+
+    #[test]
+    fn ids_never_wrap() {
+        let env = Fake::default();
+        let all = u64::MAX;
+        assert_eq!(
+            make(&env, CODE_SERVICE, 0, [SEND_IPI, all, all, all - 1]).1,
+            0
+        );
+        assert_eq!(*env.raised.borrow(), [u64::MAX - 1, u64::MAX]);
+    }
+
+    #[test]
+    fn what_is_not_offered_is_refused_without_effect() {
+        let env = Fake {
+            no_ipi: true,
+            ..Fake::default()
+        };
+        for (code, plv, function) in [
+            (CODE_SERVICE, 0, SEND_IPI),
+            (CODE_SERVICE, 3, vendor::NULL),
+            (CODE_SERVICE, 3, vendor::STOP),
+            (CODE_SERVICE, 0, NOTIFY),
+            (CODE_SERVICE, 0, 0),
+            (CODE_SERVICE, 0, vendor::FIRST + vendor::COUNT),
+            (CODE_SERVICE, 0, u64::MAX),
+            (CODE_SOFTWARE_BREAKPOINT, 0, vendor::STOP),
+            (CODE_USER_SERVICE, 0, SEND_IPI),
+            (0, 0, SEND_IPI),
+            (0x7fff, 0, SEND_IPI),
+        ] {
+            let result = make(&env, code, plv, [function, 1, 0, 0]);
+            assert_eq!(
+                result,
+                (Outcome::Done, MINUS_1),
+                "{code:#x} {plv} {function:#x}"
+            );
+        }
+        assert!(env.raised.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_vm_stops_when_it_asks() {
+        let result = make(&Fake::default(), CODE_SERVICE, 0, [vendor::STOP, 7, 0, 0]).0;
+        let reason = StopReason::Asked(7);
+        assert_eq!(result, Outcome::Then(Resume::Stop(reason)));
+    }
+
+    #[test]
+    fn counters_can_be_read() {
+        let env = Fake::default();
+        env.stats.exit(ExitReason::Iocsr);
+        let read = |function, index| make(&env, CODE_SERVICE, 0, [function, index, 0, 0]).1;
+        assert_eq!(read(vendor::EXIT_COUNT, ExitReason::Iocsr as u64), 1);
+        assert_eq!(read(vendor::EXIT_COUNT, 11), MINUS_2);
+        assert_eq!(read(vendor::EXIT_COUNT, u64::MAX), MINUS_2);
+        assert_eq!(read(vendor::CALL_COUNT, vendor::EXIT_COUNT), 3);
+        assert_eq!(read(vendor::CALL_COUNT, 3), MINUS_2);
+        assert_eq!(read(vendor::IDENTIFY, 0), vendor::SIGNATURE);
+    }
+}

@@ -1,0 +1,282 @@
+//! From an exit to what happens next.
+//!
+//! The pc moves here and nowhere else, and only once an instruction has been
+//! carried out. What an exit needs of the machine is behind [`Hardware`], so
+//! that the same code runs on the host, under test.
+
+use super::emulate::{Outcome, hypercall, mmio};
+use super::exception::Exception;
+use super::exit::{AccessKind, ExitInfo, Unit, VmExit, decode};
+use super::{Resume, Vcpu, Yield};
+use crate::dev::iocsr::{ipi, misc};
+use crate::dev::uart::Sink;
+use crate::isa::exception::Interrupt;
+use crate::isa::insn::{Insn, Width};
+use crate::mm::addr::Gpa;
+use crate::stats::Stats;
+use crate::vcpu::postbox::Posts;
+use crate::vm::{Device, Notifier, Vm};
+use guest_pv::abi::cpucfg::PvFeatures;
+use guest_pv::abi::vendor::ExitReason;
+
+/// The physical CPU, with this vCPU loaded.
+pub trait Hardware: Notifier {
+    /// The guest's privilege level.
+    fn privilege(&self) -> u64;
+    /// The guest's pending interrupts that it has enabled, as in ESTAT.
+    fn pending(&self) -> u64;
+    /// Gives the guest an exception at `pc`; returns its new pc.
+    fn inject(&mut self, pc: u64, exception: &Exception) -> u64;
+    /// Forgets what the TLB knows of a guest physical address.
+    fn forget(&mut self, gpa: Gpa);
+    /// Turns the guest's floating-point and vector units on.
+    fn load_units(&mut self, vcpu: &mut Vcpu);
+    /// Takes the interrupts of the physical CPU.
+    fn host_interrupt(&mut self, estat: u64) -> Resume;
+    /// Passes on a byte of the VM's console.
+    fn console(&self, vm: &Vm, byte: u8);
+}
+
+/// Handles an exit.
+#[inline]
+pub fn handle(vcpu: &mut Vcpu, info: &ExitInfo, hardware: &mut impl Hardware) -> Resume {
+    let outcome = match decode(info) {
+        VmExit::Sensitive(insn) => sensitive(vcpu, insn, info, hardware),
+        VmExit::Hypercall(code) => call(vcpu, code, hardware),
+        VmExit::HostInterrupt => {
+            vcpu.shared().stats.exit(ExitReason::HostInterrupt);
+            return hardware.host_interrupt(info.estat);
+        }
+        VmExit::Memory { gpa, kind, word } => memory(vcpu, gpa, kind, word, hardware),
+        VmExit::UnitDisabled(unit) => unit_disabled(vcpu, unit, info, hardware),
+        VmExit::Unexpected => {
+            vcpu.shared().stats.exit(ExitReason::Other);
+            Outcome::Fault(Exception::no_such_instruction(info.badi as u32))
+        }
+    };
+    finish(vcpu, outcome, hardware)
+}
+
+/// Moves the pc as the emulation's end asks for.
+#[inline]
+fn finish(vcpu: &mut Vcpu, outcome: Outcome, hardware: &mut impl Hardware) -> Resume {
+    let pc = vcpu.context.pc;
+    let (pc, resume) = match outcome {
+        Outcome::Done => (pc.wrapping_add(4), Resume::Guest),
+        Outcome::Then(resume) => (pc.wrapping_add(4), resume),
+        Outcome::Again => (pc, Resume::Guest),
+        Outcome::Fault(exception) => (hardware.inject(pc, &exception), Resume::Guest),
+    };
+    vcpu.context.pc = pc;
+    resume
+}
+
+#[inline]
+fn sensitive(
+    vcpu: &mut Vcpu,
+    insn: Insn,
+    info: &ExitInfo,
+    hardware: &mut impl Hardware,
+) -> Outcome {
+    let reason = match insn {
+        Insn::Cpucfg { rd, rj } => {
+            let word = vcpu.vm().cpucfg.read(vcpu.context.gprs.get(rj));
+            vcpu.context.gprs.set(rd, u64::from(word));
+            ExitReason::Cpucfg
+        }
+        Insn::Csr { op, csr, rd } => {
+            vcpu.soft.emulate(&mut vcpu.context.gprs, op, csr, rd);
+            ExitReason::Csr
+        }
+        Insn::IocsrRead { width, rd, rj } => {
+            let offset = vcpu.context.gprs.get(rj) as u32;
+            let value = iocsr_read(vcpu, offset, width);
+            vcpu.context.gprs.set(rd, width.sign_extend(value));
+            ExitReason::Iocsr
+        }
+        Insn::IocsrWrite { width, rd, rj } => {
+            let gprs = &vcpu.context.gprs;
+            let (offset, value) = (gprs.get(rj) as u32, gprs.get(rd));
+            iocsr_write(vcpu, offset, width, value, hardware);
+            ExitReason::Iocsr
+        }
+        Insn::Idle => return idle(vcpu, hardware),
+        // The hardware carries out the harmless ones; the guest's caches are
+        // coherent without the others.
+        Insn::Cacop { .. } => ExitReason::Cacop,
+        Insn::Hvcl { .. } | Insn::Load { .. } | Insn::Store { .. } => {
+            return Outcome::Fault(Exception::no_such_instruction(info.badi as u32));
+        }
+    };
+    vcpu.shared().stats.exit(reason);
+    Outcome::Done
+}
+
+fn idle(vcpu: &mut Vcpu, hardware: &mut impl Hardware) -> Outcome {
+    vcpu.shared().stats.exit(ExitReason::Idle);
+    if hardware.pending() != 0 {
+        return Outcome::Done;
+    }
+    vcpu.waiting = true;
+    Outcome::Then(Resume::Yield(Yield::Sleep))
+}
+
+#[inline]
+fn iocsr_read(vcpu: &Vcpu, offset: u32, width: Width) -> u64 {
+    if offset.wrapping_sub(ipi::BASE) < ipi::BYTES {
+        vcpu.shared().ipi.read(offset, width)
+    } else if offset < misc::BYTES {
+        misc::read(offset, width)
+    } else {
+        0
+    }
+}
+
+#[inline]
+fn iocsr_write(vcpu: &Vcpu, offset: u32, width: Width, value: u64, notifier: &impl Notifier) {
+    if offset.wrapping_sub(ipi::BASE) >= ipi::BYTES {
+        return;
+    }
+    match vcpu.shared().ipi.write(offset, width, value) {
+        ipi::Effect::None => {}
+        ipi::Effect::Line => {
+            let line = Posts::interrupts(Interrupt::IPI.bit());
+            vcpu.shared().post(line, notifier);
+        }
+        ipi::Effect::Send(send) => vcpu.vm().send(send, notifier),
+    }
+}
+
+/// What a hypercall can reach, of a vCPU whose registers it changes.
+struct CallEnv<'a, N> {
+    vm: &'a Vm,
+    stats: &'a Stats,
+    notifier: &'a N,
+}
+
+impl<N: Notifier> hypercall::Env for CallEnv<'_, N> {
+    fn features(&self) -> PvFeatures {
+        self.vm.cpucfg.features()
+    }
+
+    fn stats(&self) -> &Stats {
+        self.stats
+    }
+
+    fn raise_swi0(&self, physical_id: u64) {
+        if let Some(target) = self.vm.by_id(physical_id) {
+            let line = Posts::interrupts(Interrupt::SWI0.bit());
+            target.post(line, self.notifier);
+        }
+    }
+}
+
+fn call(vcpu: &mut Vcpu, code: u16, hardware: &mut impl Hardware) -> Outcome {
+    let plv = hardware.privilege();
+    let Vcpu {
+        context, vm, index, ..
+    } = vcpu;
+    let env = CallEnv {
+        vm,
+        stats: &vm.vcpu(*index).stats,
+        notifier: hardware,
+    };
+    hypercall::call(&env, &mut context.gprs, code, plv)
+}
+
+fn unit_disabled(
+    vcpu: &mut Vcpu,
+    unit: Unit,
+    info: &ExitInfo,
+    hardware: &mut impl Hardware,
+) -> Outcome {
+    vcpu.shared().stats.exit(ExitReason::UnitDisabled);
+    let [float, lsx, lasx] = vcpu.vm().cpucfg.units();
+    let offered = match unit {
+        Unit::Float => float,
+        Unit::Lsx => lsx,
+        Unit::Lasx => lasx,
+        Unit::Lbt => false,
+    };
+    if offered && !vcpu.units_loaded {
+        hardware.load_units(vcpu);
+        return Outcome::Again;
+    }
+    Outcome::Fault(Exception::no_such_instruction(info.badi as u32))
+}
+
+fn memory(
+    vcpu: &mut Vcpu,
+    gpa: Gpa,
+    kind: AccessKind,
+    word: u32,
+    hardware: &mut impl Hardware,
+) -> Outcome {
+    if vcpu.vm().ram.find(gpa, 1).is_some() {
+        return ram_fault(vcpu, gpa, kind, word, hardware);
+    }
+    vcpu.shared().stats.exit(ExitReason::Mmio);
+    if kind == AccessKind::Fetch {
+        return Outcome::Fault(Exception::bad_fetch(vcpu.context.pc, word));
+    }
+    let bad_address = Outcome::Fault(Exception::bad_address(gpa.get(), word));
+    let Vcpu { context, vm, .. } = vcpu;
+    let Some(access) = mmio::Access::decode(word, kind, &context.gprs) else {
+        return bad_address;
+    };
+    let Some((device, offset)) = vm.mmio.find(gpa, access.bytes()) else {
+        return bad_address;
+    };
+    let Device::Uart(uart) = device;
+    match access {
+        mmio::Access::Load { width, signed, rd } => {
+            let value = uart.read(offset, width);
+            mmio::complete(&mut context.gprs, rd, width, signed, value);
+        }
+        mmio::Access::Store { width, value } => {
+            uart.write(offset, width, value, &Console { vm, hardware });
+        }
+    }
+    Outcome::Done
+}
+
+/// A fault on the VM's own RAM: a TLB entry from before the page was mapped,
+/// or an access that the mapping doesn't allow.
+fn ram_fault(
+    vcpu: &Vcpu,
+    gpa: Gpa,
+    kind: AccessKind,
+    word: u32,
+    hardware: &mut impl Hardware,
+) -> Outcome {
+    vcpu.shared().stats.exit(ExitReason::Memory);
+    let mapping = vcpu.vm().stage2().lock().translate(gpa);
+    let allowed = mapping.is_some_and(|mapping| match kind {
+        AccessKind::Load => true,
+        AccessKind::Store => mapping.access.write,
+        AccessKind::Fetch => mapping.access.execute,
+    });
+    if allowed {
+        hardware.forget(gpa);
+        return Outcome::Again;
+    }
+    Outcome::Fault(match kind {
+        AccessKind::Fetch => Exception::bad_fetch(vcpu.context.pc, word),
+        _ => Exception::bad_address(gpa.get(), word),
+    })
+}
+
+/// The console of a VM, as its UART's sink.
+struct Console<'a, H> {
+    vm: &'a Vm,
+    hardware: &'a H,
+}
+
+impl<H: Hardware> Sink for Console<'_, H> {
+    fn send(&self, byte: u8) {
+        self.hardware.console(self.vm, byte);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! Exits against fake hardware.
+
+use super::*;
+use crate::config::VmConfig;
+use crate::isa::gpr::Gpr;
+use crate::mm::addr::{Hpa, PAGE_BYTES};
+use crate::mm::guest_mem::{GuestRam, RamRegion};
+use crate::mm::stage2::TableSource;
+use crate::vcpu::StopReason;
+use crate::vcpu::emulate::cpucfg::CpucfgTable;
+use crate::vcpu::postbox::Notify;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::cell::RefCell;
+use guest_pv::abi::{hypercall, vendor};
+use proptest::prelude::*;
+
+/// Frames that are pages of a vector.
+#[derive(Default)]
+struct Tables(Vec<u64>);
+
+impl TableSource for Tables {
+    fn take(&mut self, pages: u64) -> Option<Hpa> {
+        let words = PAGE_BYTES as usize / 8;
+        let first = self
+            .0
+            .len()
+            .next_multiple_of(words * pages as usize)
+            .max(words * 2);
+        self.0.resize(first + words * pages as usize, 0);
+        Some(Hpa::new(first as u64 * 8))
+    }
+
+    fn give(&mut self, _: Hpa, _: u64) {}
+
+    fn read(&self, at: Hpa) -> u64 {
+        self.0[at.get() as usize / 8]
+    }
+
+    fn write(&mut self, at: Hpa, value: u64) {
+        self.0[at.get() as usize / 8] = value;
+    }
+}
+
+#[derive(Default)]
+struct Fake {
+    privilege: u64,
+    pending: u64,
+    injected: Vec<Exception>,
+    forgotten: Vec<Gpa>,
+    units: u32,
+    printed: RefCell<Vec<u8>>,
+    told: RefCell<Vec<Notify>>,
+}
+
+impl Notifier for Fake {
+    fn tell(&self, notify: Notify) {
+        self.told.borrow_mut().push(notify);
+    }
+}
+
+/// Where the fake's exception vector is.
+const VECTOR: u64 = 0x5000;
+
+impl Hardware for Fake {
+    fn privilege(&self) -> u64 {
+        self.privilege
+    }
+
+    fn pending(&self) -> u64 {
+        self.pending
+    }
+
+    fn inject(&mut self, _: u64, exception: &Exception) -> u64 {
+        self.injected.push(*exception);
+        VECTOR
+    }
+
+    fn forget(&mut self, gpa: Gpa) {
+        self.forgotten.push(gpa);
+    }
+
+    fn load_units(&mut self, vcpu: &mut Vcpu) {
+        vcpu.units_loaded = true;
+        self.units += 1;
+    }
+
+    fn host_interrupt(&mut self, _: u64) -> Resume {
+        Resume::Yield(Yield::Preempted)
+    }
+
+    fn console(&self, _: &Vm, byte: u8) {
+        self.printed.borrow_mut().push(byte);
+    }
+}
+
+const RAM_BYTES: u64 = 16 * PAGE_BYTES;
+const PC: u64 = 0x1000;
+
+fn vcpu() -> Vcpu {
+    let text = "name=a\nvcpus=2\nids=0,5\nmemory=256K\nkernel=k\ndevice=uart\npv_ipi=true";
+    let config = VmConfig::read(text).unwrap();
+    let region = RamRegion {
+        gpa: Gpa::new(0),
+        hpa: Hpa::new(0x4000_0000),
+        bytes: RAM_BYTES,
+    };
+    let ram = GuestRam::new(vec![region]).unwrap();
+    let host = |word| if word == 1 { 47 << 4 } else { 0xf_ffff };
+    let cpucfg = CpucfgTable::filtered(host, PvFeatures::IPI);
+    let tables = Box::new(Tables::default());
+    let vm = Vm::new(&config, ram, tables, cpucfg, 0, Box::new(())).unwrap();
+    let mut vcpu = Vcpu::new(Arc::new(vm), 0, 0).unwrap();
+    vcpu.start(Gpa::new(PC), [0; 3]);
+    vcpu
+}
+
+fn exit(vcpu: &mut Vcpu, fake: &mut Fake, ecode: u64, badv: u64, badi: u32) -> Resume {
+    let info = ExitInfo {
+        estat: ecode << 16,
+        badv,
+        badi: badi.into(),
+    };
+    handle(vcpu, &info, fake)
+}
+
+const GSPR: u64 = 22;
+const HVC: u64 = 23;
+const HVCL: u32 = 0x002b_8100;
+const UART: u64 = 0x1fe0_01e0;
+/// cpucfg a0, a1.
+const CPUCFG: u32 = 0x0000_6ca4;
+/// iocsrrd.w a0, a1; iocsrwr.w a0, a1.
+const IOCSR_READ: u32 = 0x0648_08a4;
+const IOCSR_WRITE: u32 = 0x0648_18a4;
+
+#[test]
+fn each_instruction_moves_the_pc_once() {
+    for (ecode, word) in [
+        (GSPR, CPUCFG),
+        (GSPR, IOCSR_READ),
+        (GSPR, 0x0602_0000),
+        (HVC, HVCL),
+    ] {
+        let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+        assert_eq!(exit(&mut vcpu, &mut fake, ecode, 0, word), Resume::Guest);
+        assert_eq!(vcpu.context.pc, PC + 4, "{word:#x}");
+        assert!(fake.injected.is_empty());
+    }
+}
+
+#[test]
+fn cpucfg_reads_the_filtered_table() {
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    vcpu.context.gprs.set(Gpr::A1, 0x4000_0000);
+    let _ = exit(&mut vcpu, &mut fake, GSPR, 0, CPUCFG);
+    assert_eq!(vcpu.context.gprs.get(Gpr::A0), 0x004d_564b);
+    assert_eq!(vcpu.shared().stats.exits(ExitReason::Cpucfg), 1);
+}
+
+#[test]
+fn native_ipis_reach_their_target_and_wake_it() {
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    let other = Vcpu::new(vcpu.vm().clone(), 1, 7).unwrap();
+    assert!(other.go_to_sleep(0));
+    vcpu.context.gprs.set(Gpr::A1, 0x1040);
+    vcpu.context.gprs.set(Gpr::A0, 0x8005_0000);
+    let _ = exit(&mut vcpu, &mut fake, GSPR, 0, IOCSR_WRITE);
+    assert_eq!(*fake.told.borrow(), [Notify::Wake(7)]);
+    assert_eq!(other.shared().ipi.status(), 1);
+    // An id that nobody has.
+    vcpu.context.gprs.set(Gpr::A0, 0x0006_0000);
+    let _ = exit(&mut vcpu, &mut fake, GSPR, 0, IOCSR_WRITE);
+    assert_eq!(fake.told.borrow().len(), 1);
+    assert_eq!(vcpu.context.pc, PC + 8);
+}
+
+#[test]
+fn paravirtual_ipis_reach_their_target() {
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    for (register, value) in [(Gpr::A0, hypercall::SEND_IPI), (Gpr::A1, 1 << 5)] {
+        vcpu.context.gprs.set(register, value);
+    }
+    assert_eq!(exit(&mut vcpu, &mut fake, HVC, 0, HVCL), Resume::Guest);
+    assert_eq!(vcpu.context.gprs.get(Gpr::A0), 0);
+    assert_eq!(vcpu.vm().vcpu(1).postbox.take().lines(), 1);
+    assert_eq!(vcpu.vm().vcpu(0).postbox.take().lines(), 0);
+}
+
+#[test]
+fn user_mode_has_no_hypercalls() {
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    fake.privilege = 3;
+    vcpu.context.gprs.set(Gpr::A0, vendor::STOP);
+    assert_eq!(exit(&mut vcpu, &mut fake, HVC, 0, HVCL), Resume::Guest);
+    assert_eq!(vcpu.context.gprs.get(Gpr::A0), u64::MAX);
+    fake.privilege = 0;
+    vcpu.context.gprs.set(Gpr::A0, vendor::STOP);
+    let stop = Resume::Stop(StopReason::Asked(0));
+    assert_eq!(exit(&mut vcpu, &mut fake, HVC, 0, HVCL), stop);
+}
+
+#[test]
+fn idle_sleeps_unless_something_is_pending() {
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    fake.pending = 1;
+    assert_eq!(
+        exit(&mut vcpu, &mut fake, GSPR, 0, 0x0648_8000),
+        Resume::Guest
+    );
+    fake.pending = 0;
+    let sleep = Resume::Yield(Yield::Sleep);
+    assert_eq!(exit(&mut vcpu, &mut fake, GSPR, 0, 0x0648_8000), sleep);
+    assert!(vcpu.waiting);
+    assert_eq!(vcpu.context.pc, PC + 8);
+}
+
+#[test]
+fn units_are_loaded_once_and_only_where_offered() {
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    assert_eq!(
+        exit(&mut vcpu, &mut fake, 15, 0, 0x0100_0000),
+        Resume::Guest
+    );
+    assert_eq!((fake.units, vcpu.context.pc), (1, PC));
+    let _ = exit(&mut vcpu, &mut fake, 20, 0, 0x0080_0000);
+    assert_eq!(fake.injected, [Exception::no_such_instruction(0x0080_0000)]);
+    assert_eq!((fake.units, vcpu.context.pc), (1, VECTOR));
+}
+
+#[test]
+fn stores_to_the_uart_are_printed() {
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    vcpu.context.gprs.set(Gpr::A0, u64::from(b'!'));
+    // st.b a0, a1, 0; ld.bu a2, a1, 5.
+    let _ = exit(&mut vcpu, &mut fake, 2, UART, 0x2900_00a4);
+    let _ = exit(&mut vcpu, &mut fake, 1, UART + 5, 0x2a00_14a6);
+    assert_eq!(*fake.printed.borrow(), b"!");
+    assert_eq!(vcpu.context.gprs.get(Gpr::A2), 0x60);
+    assert_eq!(vcpu.context.pc, PC + 8);
+    assert_eq!(vcpu.shared().stats.exits(ExitReason::Mmio), 2);
+}
+
+#[test]
+fn addresses_of_nobody_are_the_guest_s_fault() {
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    for at in [
+        RAM_BYTES,
+        0x2000_0000,
+        UART + 0xfd,
+        (1 << 48) - 8,
+        1 << 48,
+        u64::MAX,
+    ] {
+        // ld.w a0, a1, 0.
+        let _ = exit(&mut vcpu, &mut fake, 1, at, 0x2880_00a4);
+        let fault = Exception::bad_address(at, 0x2880_00a4);
+        assert_eq!(fake.injected.pop(), Some(fault), "{at:#x}");
+    }
+    vcpu.context.pc = PC;
+    let _ = exit(&mut vcpu, &mut fake, 3, UART, 0);
+    assert_eq!(fake.injected.pop(), Some(Exception::bad_fetch(PC, 0)));
+    // An atomic on a device.
+    let _ = exit(&mut vcpu, &mut fake, 2, UART, 0x3860_0085);
+    let fault = Exception::bad_address(UART, 0x3860_0085);
+    assert_eq!(fake.injected.pop(), Some(fault));
+}
+
+#[test]
+fn a_stale_entry_is_forgotten_and_the_access_tried_again() {
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    let _ = exit(&mut vcpu, &mut fake, 2, RAM_BYTES - 8, 0);
+    assert_eq!(fake.forgotten, [Gpa::new(RAM_BYTES - 8)]);
+    assert_eq!((fake.injected.len(), vcpu.context.pc), (0, PC));
+}
+
+#[test]
+fn a_store_to_what_is_read_only_is_the_guest_s_fault() {
+    use crate::mm::pte::Access;
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    let page = Gpa::new(0);
+    let changed = vcpu
+        .vm()
+        .stage2()
+        .lock()
+        .protect(page, PAGE_BYTES, Access::READ);
+    assert!(changed.is_ok());
+    let _ = exit(&mut vcpu, &mut fake, 4, 8, 0x2980_00a4);
+    assert_eq!(fake.injected, [Exception::bad_address(8, 0x2980_00a4)]);
+    let _ = exit(&mut vcpu, &mut fake, 6, 8, 0);
+    assert_eq!(fake.injected.pop(), Some(Exception::bad_fetch(VECTOR, 0)));
+}
+
+proptest! {
+    #[test]
+    fn no_exit_is_too_much(
+        ecode in 0u64..64, badv: u64, badi: u32, gprs: [u64; 32], privilege in 0u64..4,
+    ) {
+        let (mut vcpu, mut fake) = (vcpu(), Fake { privilege, ..Fake::default() });
+        for (number, value) in (0..32).zip(gprs) {
+            vcpu.context.gprs.set(Gpr::from_field(number), value);
+        }
+        let _ = exit(&mut vcpu, &mut fake, ecode, badv, badi);
+        let pc = vcpu.context.pc;
+        prop_assert!(pc == PC || pc == PC + 4 || pc == VECTOR);
+    }
+}

@@ -1,0 +1,94 @@
+//! The loop of a loaded vCPU: prepare, enter, handle.
+//!
+//! In this order before each entry: publish "in guest"; take the posts and
+//! carry them out (requests, then interrupts); enter. An exception has been
+//! given to the guest when its exit was handled, and identifier and timer
+//! when the vCPU was loaded. Only `enter` is unsafe.
+
+use super::handle::{Hardware, handle};
+use super::interrupt::{Apply, apply};
+use super::postbox::Posts;
+use super::{Power, Resume, Vcpu, Yield};
+use crate::isa::exception::Interrupt;
+use crate::mm::addr::Gpa;
+
+/// What the loop needs of the physical CPU, besides handling exits.
+pub trait Loaded: Hardware {
+    /// Changes the guest's interrupt lines.
+    fn apply(&mut self, change: &Apply);
+    /// Forgets every TLB entry of the vCPU.
+    fn flush(&mut self, vcpu: &Vcpu);
+    /// Runs the guest until it exits.
+    fn enter(&mut self, vcpu: &mut Vcpu) -> super::exit::ExitInfo;
+}
+
+/// Runs the loaded vCPU until it gives its CPU back.
+#[inline]
+pub fn run(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
+    loop {
+        let posts = vcpu.enter_guest();
+        if posts != Posts::NONE || vcpu.waiting {
+            let resume = look(vcpu, posts, cpu);
+            if resume != Resume::Guest {
+                vcpu.leave_guest();
+                return resume;
+            }
+        }
+        let info = cpu.enter(vcpu);
+        vcpu.leave_guest();
+        let resume = handle(vcpu, &info, cpu);
+        if resume != Resume::Guest {
+            return resume;
+        }
+    }
+}
+
+/// Carries posts out, and looks whether a vCPU that waits may go on.
+#[cold]
+fn look(vcpu: &mut Vcpu, posts: Posts, cpu: &mut impl Loaded) -> Resume {
+    if posts.any(Posts::CONTROL)
+        && let Some(reason) = vcpu.vm().stopped()
+    {
+        return Resume::Stop(reason);
+    }
+    if posts.any(Posts::FLUSH) {
+        cpu.flush(vcpu);
+    }
+    if posts.any(Posts::INTERRUPTS) {
+        cpu.apply(&apply(posts.lines(), vcpu.shared().levels()));
+    }
+    if vcpu.waiting && !may_go_on(vcpu, cpu) {
+        return Resume::Yield(Yield::Sleep);
+    }
+    vcpu.waiting = false;
+    Resume::Guest
+}
+
+/// The boot IPI: vector 0.
+const BOOT_VECTOR: u32 = 1;
+
+fn may_go_on(vcpu: &mut Vcpu, cpu: &impl Loaded) -> bool {
+    if vcpu.power == Power::On {
+        return cpu.pending() != 0;
+    }
+    // Nothing but the IPI starts it, not even an address in its mailbox.
+    let ipi = &vcpu.shared().ipi;
+    if ipi.status() & BOOT_VECTOR == 0 {
+        return false;
+    }
+    let entry = Gpa::new(ipi.mailbox(0));
+    vcpu.start(entry, [0; 3]);
+    true
+}
+
+impl Vcpu {
+    /// What wakes it: the lines that its guest has enabled, `enabled`, or
+    /// before it was started the IPI.
+    #[must_use]
+    pub fn wakes(&self, enabled: u64) -> Posts {
+        match self.power {
+            Power::On => Posts::interrupts(enabled),
+            Power::Parked => Posts::interrupts(Interrupt::IPI.bit()),
+        }
+    }
+}

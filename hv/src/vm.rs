@@ -1,0 +1,267 @@
+//! A virtual machine: memory, devices, and what its vCPUs share.
+//!
+//! Everything here may be used from any CPU at any time; nothing of it is
+//! changed by an exit but single words, and no exit takes the lock of the
+//! second-stage tables. Lock order: `stage2`, then a device's own lock.
+
+use crate::config::{DeviceKind, MAX_PHYSICAL_ID, VmConfig};
+use crate::console::LineBuffer;
+use crate::dev::bus::Bus;
+use crate::dev::iocsr::ipi;
+use crate::dev::uart::Uart;
+use crate::isa::exception::Interrupt;
+use crate::mm::addr::{Gpa, Hpa};
+use crate::mm::guest_mem::GuestRam;
+use crate::mm::pte::Access;
+use crate::mm::stage2::{MapError, Stage2, TableSource};
+use crate::stats::Stats;
+use crate::vcpu::StopReason;
+use crate::vcpu::emulate::cpucfg::CpucfgTable;
+use crate::vcpu::postbox::{Notify, Postbox, Posts};
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::sync::atomic::AtomicUsize;
+use spin::{Mutex, Once};
+
+/// Source of table frames whose kind the VM needn't know.
+pub type Tables = Box<dyn TableSource + Send>;
+
+/// Whatever must live as long as the VM: its RAM's frames.
+pub type Keep = Box<dyn core::fmt::Debug + Send + Sync>;
+
+/// A device of a VM.
+#[derive(Debug)]
+pub enum Device {
+    /// A UART; its bytes go to the VM's console.
+    Uart(Uart),
+}
+
+/// What other CPUs may use of a vCPU.
+#[derive(Debug)]
+pub struct VcpuShared {
+    /// What others want of it.
+    pub postbox: Postbox,
+    /// Its native IPI registers.
+    pub ipi: ipi::Core,
+    /// Its counters.
+    pub stats: Stats,
+    /// Its physical id.
+    pub id: u32,
+}
+
+/// Tells physical CPUs to look at their posts.
+pub trait Notifier {
+    /// Carries out what a post asked for.
+    fn tell(&self, notify: Notify);
+}
+
+/// Which vCPU has a physical id: one load, no search.
+#[derive(Debug)]
+struct PhysicalIds([u8; MAX_PHYSICAL_ID as usize]);
+
+const NOBODY: u8 = u8::MAX;
+
+impl PhysicalIds {
+    fn new(ids: &[u32]) -> Self {
+        let mut map = [NOBODY; MAX_PHYSICAL_ID as usize];
+        for (index, &id) in (0..NOBODY).zip(ids) {
+            if let Some(place) = map.get_mut(id as usize) {
+                *place = index;
+            }
+        }
+        Self(map)
+    }
+
+    #[inline]
+    fn find(&self, id: u64) -> Option<usize> {
+        let index = *self.0.get(usize::try_from(id).ok()?)?;
+        (index != NOBODY).then_some(usize::from(index))
+    }
+}
+
+/// A virtual machine.
+#[derive(Debug)]
+pub struct Vm {
+    /// Its name.
+    pub name: String,
+    /// Its RAM.
+    pub ram: GuestRam,
+    /// Its CPUs' configuration words.
+    pub cpucfg: CpucfgTable,
+    /// Its devices.
+    pub mmio: Bus<Gpa, Device>,
+    /// What it prints.
+    pub console: LineBuffer,
+    /// vCPUs that have not been stopped.
+    pub running: AtomicUsize,
+    /// Added to the stable counter for its vCPUs (GCNTC).
+    pub counter_offset: u64,
+    // Dropped in this order: the tables, then the memory they lead to.
+    stage2: Mutex<Stage2<Tables>>,
+    #[expect(dead_code, reason = "kept for its drop")]
+    keep: Keep,
+    root: Hpa,
+    vcpus: Box<[VcpuShared]>,
+    ids: PhysicalIds,
+    stopped: Once<StopReason>,
+}
+
+/// Why a VM couldn't be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VmError {
+    /// The second-stage tables couldn't be built.
+    Map(MapError),
+    /// Two devices overlap.
+    Devices,
+}
+
+impl Vm {
+    /// A VM as `config`, which has been checked, wants it, with `ram`,
+    /// which stays its own as long as `keep` does.
+    ///
+    /// # Errors
+    /// See [`VmError`].
+    pub fn new(
+        config: &VmConfig,
+        ram: GuestRam,
+        tables: Tables,
+        cpucfg: CpucfgTable,
+        counter_offset: u64,
+        keep: Keep,
+    ) -> Result<Self, VmError> {
+        let mut stage2 = Stage2::new(tables, cpucfg.physical_bits()).map_err(VmError::Map)?;
+        for region in ram.regions() {
+            let mapped = stage2.map(region.gpa, region.hpa, region.bytes, Access::ALL);
+            // No vCPU has run yet: no TLB knows these tables.
+            let _ = mapped.map_err(VmError::Map)?;
+        }
+        let mut mmio = Bus::default();
+        for device in &config.devices {
+            let DeviceKind::Uart = device.kind;
+            let added = mmio.add(device.base, device.kind.bytes(), Device::Uart(Uart::new()));
+            added.map_err(|_| VmError::Devices)?;
+        }
+        Ok(Self {
+            name: config.name.clone(),
+            ram,
+            cpucfg,
+            vcpus: config.ids.iter().map(|&id| VcpuShared::new(id)).collect(),
+            mmio,
+            console: LineBuffer::new(&config.name),
+            running: AtomicUsize::new(config.ids.len()),
+            counter_offset,
+            keep,
+            root: stage2.root(),
+            stage2: Mutex::new(stage2),
+            ids: PhysicalIds::new(&config.ids),
+            stopped: Once::new(),
+        })
+    }
+
+    /// Root of the second-stage tables, for PGDL.
+    #[must_use]
+    pub const fn root(&self) -> Hpa {
+        self.root
+    }
+
+    /// The second-stage tables.
+    pub const fn stage2(&self) -> &Mutex<Stage2<Tables>> {
+        &self.stage2
+    }
+
+    /// Its vCPUs, by index.
+    #[must_use]
+    pub const fn vcpus(&self) -> &[VcpuShared] {
+        &self.vcpus
+    }
+
+    /// vCPU `index`.
+    ///
+    /// # Panics
+    /// Where the VM has no such vCPU: an index comes from `Vcpu::new`, which
+    /// checked it, or from the map of ids, and the list never changes.
+    #[inline]
+    #[must_use]
+    pub fn vcpu(&self, index: usize) -> &VcpuShared {
+        &self.vcpus[index]
+    }
+
+    /// The vCPU with physical id `id`.
+    #[inline]
+    #[must_use]
+    pub fn by_id(&self, id: u64) -> Option<&VcpuShared> {
+        self.vcpus.get(self.ids.find(id)?)
+    }
+
+    /// Carries out a write to a send register.
+    pub fn send(&self, send: ipi::Send, notifier: &impl Notifier) {
+        let Some(target) = self.by_id(u64::from(send.target)) else {
+            return;
+        };
+        if target.ipi.write_word(send.offset, send.data, send.keep) == ipi::Effect::Line {
+            target.post(Posts::interrupts(Interrupt::IPI.bit()), notifier);
+        }
+    }
+
+    /// Stops the VM: its vCPUs leave the guest for good. The first reason
+    /// counts.
+    pub fn stop(&self, reason: StopReason, notifier: &impl Notifier) {
+        self.stopped.call_once(|| reason);
+        for vcpu in self.vcpus.iter() {
+            vcpu.post(Posts::CONTROL, notifier);
+        }
+    }
+
+    /// Why the VM has stopped, `None` while it runs.
+    #[must_use]
+    pub fn stopped(&self) -> Option<StopReason> {
+        self.stopped.get().copied()
+    }
+}
+
+impl VcpuShared {
+    fn new(id: u32) -> Self {
+        Self {
+            postbox: Postbox::new(),
+            ipi: ipi::Core::default(),
+            stats: Stats::default(),
+            id,
+        }
+    }
+
+    /// Posts, and tells whom it takes.
+    #[inline]
+    pub fn post(&self, posts: Posts, notifier: &impl Notifier) {
+        match self.postbox.post(posts) {
+            Notify::Nothing => {}
+            notify => notifier.tell(notify),
+        }
+    }
+
+    /// The level of the lines that are levels, as in ESTAT.
+    #[inline]
+    #[must_use]
+    pub fn levels(&self) -> u64 {
+        if self.ipi.line() {
+            Interrupt::IPI.bit()
+        } else {
+            0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn physical_ids_are_no_indices() {
+        let ids = PhysicalIds::new(&[0, 5, 64, 127, 1023]);
+        for (id, index) in [(0, 0), (5, 1), (64, 2), (127, 3), (1023, 4)] {
+            assert_eq!(ids.find(id), Some(index));
+        }
+        for id in [1, 4, 63, 1022, 1024, u64::MAX, 1 << 32] {
+            assert_eq!(ids.find(id), None, "{id:#x}");
+        }
+    }
+}
