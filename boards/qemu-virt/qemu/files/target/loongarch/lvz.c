@@ -335,6 +335,7 @@ void lvz_reset(CPUState *cs)
     if (env->lvz.guest) {
         lvz_switch(env);
     }
+    timer_del(&LOONGARCH_CPU(cs)->timer);
     timer_del(&env->lvz.timer);
     memset(guest, 0, sizeof(*guest));
     memset(env->lvz.gtlb, 0, sizeof(env->lvz.gtlb));

@@ -100,6 +100,7 @@ typedef struct LVZState {
     bool guest;                 /* in guest mode: env holds the guest's bank */
     LVZBank other;              /* the bank that env does not hold */
     LVZFault fault;
+    int stage2_hint;            /* where the last second-stage search ended */
     uint32_t insn;              /* the instruction of a GSPR or HVC exit */
     uint32_t trap_flags;        /* HW_FLAGS_LVZ_*, from GCFG and GTLBC */
     QEMUTimer timer;            /* the guest's constant timer */

@@ -116,6 +116,85 @@ void lvz_flush_own(CPULoongArchState *env)
                         lvz_cached_by(env, lvz_tlb_op_gid(env)));
 }
 
+/* Search */
+
+/*
+ * The bits of tlb_misc that say whether an entry translates an address: one
+ * entry is a pair of pages, and VPPN has the address's bits 47:13 in place.
+ */
+static uint64_t tlb_key_mask(uint8_t ps)
+{
+    return R_TLB_MISC_E_MASK | R_TLB_MISC_GID_MASK |
+           (R_TLB_MISC_VPPN_MASK & ~((2ull << ps) - 1));
+}
+
+static uint64_t tlb_key(uint8_t gid, vaddr address)
+{
+    uint64_t key = R_TLB_MISC_E_MASK | (address & R_TLB_MISC_VPPN_MASK);
+
+    return FIELD_DP64(key, TLB_MISC, GID, gid);
+}
+
+static bool tlb_asid_match(const LoongArchTLB *tlb, int asid)
+{
+    return asid == TLB_ANY_ASID || FIELD_EX64(tlb->tlb_entry0, TLBENTRY, G) ||
+           FIELD_EX64(tlb->tlb_misc, TLB_MISC, ASID) == asid;
+}
+
+/*
+ * The entry of one TLB that translates an address: first in the STLB's set,
+ * whose pages are all of stlb_ps bits, then in the MTLB.
+ */
+bool loongarch_tlb_search_in(const LoongArchTLB *array, uint8_t gid, int asid,
+                             uint8_t stlb_ps, target_ulong address, int *index)
+{
+    uint64_t key = tlb_key(gid, address);
+    uint64_t mask = tlb_key_mask(stlb_ps);
+    int set = extract64(address & TARGET_VIRT_MASK, stlb_ps + 1, 8);
+    const LoongArchTLB *tlb;
+
+    for (int i = set; i < LOONGARCH_STLB; i += 256) {
+        tlb = &array[i];
+        if (!((tlb->tlb_misc ^ key) & mask) && tlb_asid_match(tlb, asid)) {
+            *index = i;
+            return true;
+        }
+    }
+    for (int i = LOONGARCH_STLB; i < LOONGARCH_TLB_MAX; i++) {
+        tlb = &array[i];
+        mask = tlb_key_mask(FIELD_EX64(tlb->tlb_misc, TLB_MISC, PS));
+        if (!((tlb->tlb_misc ^ key) & mask) && tlb_asid_match(tlb, asid)) {
+            *index = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * The second-stage entry for a guest physical address. The same few large
+ * pages serve nearly every search: look at the last one's answer first.
+ */
+static bool lvz_stage2_search(CPULoongArchState *env, uint8_t gid,
+                              uint8_t stlb_ps, hwaddr gpa, int *index)
+{
+    int hint = env->lvz.stage2_hint;
+    const LoongArchTLB *tlb = &env->tlb[hint];
+    uint8_t ps = FIELD_EX64(tlb->tlb_misc, TLB_MISC, PS);
+
+    if (hint >= LOONGARCH_STLB &&
+        !((tlb->tlb_misc ^ tlb_key(gid, gpa)) & tlb_key_mask(ps))) {
+        *index = hint;
+        return true;
+    }
+    if (!loongarch_tlb_search_in(env->tlb, gid, TLB_ANY_ASID, stlb_ps, gpa,
+                                 index)) {
+        return false;
+    }
+    env->lvz.stage2_hint = *index;
+    return true;
+}
+
 /* Translation */
 
 /* D-STAGE2: by GID and address; GID 0 is never a guest's. */
@@ -126,9 +205,7 @@ static int lvz_stage2(CPULoongArchState *env, hwaddr *hpa, int *prot,
     uint8_t gid = lvz_gid(env);
     int index;
 
-    if (gid == 0 ||
-        !loongarch_tlb_search_in(env->tlb, gid, TLB_ANY_ASID, stlb_ps, gpa,
-                                 &index)) {
+    if (gid == 0 || !lvz_stage2_search(env, gid, stlb_ps, gpa, &index)) {
         return TLBRET_NOMATCH;
     }
     return loongarch_map_tlb_entry(env, hpa, prot, gpa, access_type,
