@@ -18,6 +18,7 @@ mod qemu;
 mod run;
 mod setup;
 mod step;
+mod suite;
 mod test;
 
 fn main() -> std::process::ExitCode {

@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: the measurements, and the one list they stand in.
 
+mod lvz;
+
 use std::path::Path;
 
 use anyhow::Result;
@@ -28,7 +30,7 @@ pub trait Bench {
 
 /// All measurements; a new one is a line here.
 pub fn benches() -> Vec<Box<dyn Bench>> {
-    vec![]
+    vec![Box::new(lvz::Lvz)]
 }
 
 /// Runs the measurement `name`; its figures go to the file `json` too, if one is named.

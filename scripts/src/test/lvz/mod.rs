@@ -11,11 +11,9 @@ mod vmstate;
 use anyhow::{Result, bail};
 
 use super::{Options, Part, Tally};
-use crate::bare;
 use crate::context::Context;
 use crate::qemu::Timing;
-use crate::setup::qemu::program;
-use run::Suite;
+use crate::suite::{NEEDS, Suite, to_end};
 
 /// The part `lvz`.
 pub struct Lvz;
@@ -41,23 +39,20 @@ impl Part for Lvz {
     }
 
     fn needs(&self) -> Vec<&'static str> {
-        vec!["target", "qemu"]
+        NEEDS.to_vec()
     }
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
-        let suite = Suite {
-            qemu: program(cx),
-            image: bare::build(cx, "lvz-suite")?,
-        };
+        let suite = Suite::build(cx)?;
         for cpus in CPUS {
-            let declared = suite.declared(cpus)?;
+            let declared = run::declared(&suite, cpus)?;
             for (timing, seed) in timings(options) {
-                suite.run(tally, cpus, timing, seed, &declared);
+                run::run(&suite, tally, cpus, timing, seed, &declared);
             }
         }
         let seed = options.seed.unwrap_or(SEEDS[0]);
         tally.check("equal seeds give equal output", deterministic(&suite, seed));
-        suite.without_lvz(tally);
+        run::without_lvz(&suite, tally);
         vmstate::run(cx, &suite, options, tally)
     }
 }
@@ -87,7 +82,7 @@ fn timings(options: &Options) -> Vec<(Timing, u64)> {
 fn deterministic(suite: &Suite, seed: u64) -> Result<()> {
     let timing = Timing::Deterministic { seed };
     let run = || suite.machine("suite", CPUS[1], timing, seed);
-    let (first, second) = (run::to_end(&run())?, run::to_end(&run())?);
+    let (first, second) = (to_end(&run(), run::LIMIT)?, to_end(&run(), run::LIMIT)?);
     if first == second {
         return Ok(());
     }

@@ -12,11 +12,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 
-use super::run::Suite;
 use super::run::count_transcript;
 use crate::context::Context;
 use crate::qemu::Timing;
 use crate::qemu::qmp::Qmp;
+use crate::suite::Suite;
 use crate::test::lines::Transcript;
 use crate::test::{Options, Tally};
 
