@@ -147,7 +147,7 @@ const CASES: [Case; 5] = [
 ];
 
 /// How often each is measured; the best counts.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 9;
 /// Nanoseconds a tick of the stable counter.
 const NS: u64 = 10;
 

@@ -8,6 +8,7 @@ use super::{encode, fetch_barrier};
 use crate::machine::{MAX_CPUS, smp};
 use core::cell::UnsafeCell;
 use loongarch_isa::csr::Csr;
+use loongarch_isa::gcsr::HARDWARE;
 use loongarch_isa::gpr::Gpr;
 
 const WORDS: usize = 4096;
@@ -37,41 +38,109 @@ pub fn write(words: &[u32]) -> u64 {
 /// Writes `words`, which must end in a return and follow the C calling
 /// convention, and calls them with two arguments.
 pub fn call(words: &[u32], a0: u64, a1: u64) -> u64 {
-    let entry = write(words);
-    // SAFETY: `entry` is the code just written, which by this function's
-    // contract is a function of this type.
+    jump(write(words), a0, a1)
+}
+
+/// An access to a register by number.
+#[derive(Clone, Copy)]
+enum Access {
+    GuestRead,
+    GuestWrite,
+    GuestExchange,
+    HostRead,
+    HostWrite,
+    HostExchange,
+}
+
+/// How many kinds of accesses there are.
+const KINDS: usize = 6;
+
+impl Access {
+    /// The instruction, with a0 and a1 as operands.
+    const fn word(self, csr: Csr) -> u32 {
+        match self {
+            Access::GuestRead => encode::gcsrrd(Gpr::A0, csr),
+            Access::GuestWrite => encode::gcsrwr(Gpr::A0, csr),
+            Access::GuestExchange => encode::gcsrxchg(Gpr::A0, Gpr::A1, csr),
+            Access::HostRead => encode::csrrd(Gpr::A0, csr),
+            Access::HostWrite => encode::csrwr(Gpr::A0, csr),
+            Access::HostExchange => encode::csrxchg(Gpr::A0, Gpr::A1, csr),
+        }
+    }
+}
+
+/// Functions of two words for every access of every register of the guest's
+/// bank, made when the suite is compiled: the common case, without writing
+/// code, which makes an emulator translate it anew each time.
+#[repr(C, align(16384))]
+struct Thunks([[[u32; 2]; KINDS]; HARDWARE.len()]);
+
+#[unsafe(link_section = ".text.thunks")]
+static THUNKS: Thunks = {
+    use Access::*;
+    const ALL: [Access; KINDS] = [
+        GuestRead,
+        GuestWrite,
+        GuestExchange,
+        HostRead,
+        HostWrite,
+        HostExchange,
+    ];
+    let mut words = [[[encode::RET; 2]; KINDS]; HARDWARE.len()];
+    let mut n = 0;
+    while n < HARDWARE.len() {
+        let mut kind = 0;
+        while kind < KINDS {
+            words[n][kind][0] = ALL[kind].word(HARDWARE[n]);
+            kind += 1;
+        }
+        n += 1;
+    }
+    Thunks(words)
+};
+
+/// Executes one access: by a thunk where there is one.
+fn access(kind: Access, csr: Csr, a0: u64, a1: u64) -> u64 {
+    match HARDWARE.binary_search(&csr) {
+        Ok(n) => jump(THUNKS.0[n][kind as usize].as_ptr() as u64, a0, a1),
+        Err(_) => call(&[kind.word(csr), encode::RET], a0, a1),
+    }
+}
+
+/// Calls the function at `entry`.
+fn jump(entry: u64, a0: u64, a1: u64) -> u64 {
+    // SAFETY: both callers pass code that follows the C calling convention:
+    // an access and a return, or what `call`'s contract asks for.
     let function: extern "C" fn(u64, u64) -> u64 = unsafe { core::mem::transmute(entry) };
     function(a0, a1)
 }
 
 /// Reads the guest's `csr`.
 pub fn guest_read(csr: Csr) -> u64 {
-    call(&[encode::gcsrrd(Gpr::A0, csr), encode::RET], 0, 0)
+    access(Access::GuestRead, csr, 0, 0)
 }
 
 /// Writes the guest's `csr`; returns the old value.
 pub fn guest_write(csr: Csr, value: u64) -> u64 {
-    call(&[encode::gcsrwr(Gpr::A0, csr), encode::RET], value, 0)
+    access(Access::GuestWrite, csr, value, 0)
 }
 
 /// Writes the bits `mask` of the guest's `csr`; returns the old value.
 pub fn guest_exchange(csr: Csr, value: u64, mask: u64) -> u64 {
-    let words = [encode::gcsrxchg(Gpr::A0, Gpr::A1, csr), encode::RET];
-    call(&words, value, mask)
+    access(Access::GuestExchange, csr, value, mask)
 }
 
 /// Reads the host's `csr`.
 pub fn host_read(csr: Csr) -> u64 {
-    call(&[encode::csrrd(Gpr::A0, csr), encode::RET], 0, 0)
+    access(Access::HostRead, csr, 0, 0)
 }
 
 /// Writes the host's `csr`; returns the old value.
 pub fn host_write(csr: Csr, value: u64) -> u64 {
-    call(&[encode::csrwr(Gpr::A0, csr), encode::RET], value, 0)
+    access(Access::HostWrite, csr, value, 0)
 }
 
 /// Writes the bits `mask` of the host's `csr`; returns the old value.
 pub fn host_exchange(csr: Csr, value: u64, mask: u64) -> u64 {
-    let words = [encode::csrxchg(Gpr::A0, Gpr::A1, csr), encode::RET];
-    call(&words, value, mask)
+    access(Access::HostExchange, csr, value, mask)
 }

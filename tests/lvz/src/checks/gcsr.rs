@@ -16,7 +16,7 @@ pub const CHECKS: &[Check] = &[
     Check::every("gcsr.write_returns_old", write_returns_old),
     Check::every("gcsr.exchange", exchange),
     Check::every("gcsr.no_aliases", no_aliases),
-    Check::every("gcsr.not_in_bank", not_in_bank),
+    Check::boot("gcsr.not_in_bank", not_in_bank),
     Check::every("gcsr.estat_bits", estat_bits),
     Check::every("gcsr.estat_is_the_guests", estat_is_the_guests),
     Check::every("gcsr.asidbits", asidbits),

@@ -4,9 +4,9 @@ use crate::arch::{self, encode};
 use crate::check::{Check, Cpu, Failed, Outcome};
 use crate::guest::host_run::HostRun;
 use crate::guest::{DONE, Guest, Own, Program, vectors};
-use crate::machine::{boot, eiointc};
+use crate::machine::boot;
 use crate::{csrrd, csrwr, csrxchg, ensure, ensure_eq, gcsrrd, gcsrwr, gcsrxchg, program};
-use loongarch_isa::csr::{Csr, GINTC};
+use loongarch_isa::csr::Csr;
 use loongarch_isa::exception::{Ecode, HARDWARE_INTERRUPTS, INTERRUPTS, Interrupt};
 use loongarch_isa::gpr::Gpr;
 
@@ -32,10 +32,6 @@ pub const CHECKS: &[Check] = &[
     Check::every("irq.masked_host_meanwhile", masked_host_meanwhile),
     Check::every("irq.host_first", host_first),
     Check::every("irq.before_idle", before_idle),
-    Check::boot("irq.hwip", hwip),
-    Check::boot("irq.hwip_in_guest", hwip_in_guest),
-    Check::boot("irq.hwip_off", hwip_off),
-    Check::boot("irq.hwic", hwic),
 ];
 
 /// Checks of the host's own interrupts, with or without LVZ.
@@ -50,7 +46,7 @@ program!(forever: "b .");
 /// CRMD with interrupts on.
 const MODE_IE: u64 = boot::MODE | 4;
 /// All lines.
-const ALL: u64 = (1 << INTERRUPTS) - 1;
+pub const ALL: u64 = (1 << INTERRUPTS) - 1;
 /// The lines that the host injects by gcsrxchg.
 const INJECTED: [Interrupt; 5] = [
     Interrupt::SWI0,
@@ -87,7 +83,7 @@ fn hwis(cpu: &mut Cpu) -> Outcome {
 
 /// Runs `program` with interrupts on and this line enabled; it must be
 /// interrupted.
-fn interrupted(guest: &mut Guest, program: Program, enable: u64) -> Result<Own, Failed> {
+pub fn interrupted(guest: &mut Guest, program: Program, enable: u64) -> Result<Own, Failed> {
     gcsrwr!(CRMD, MODE_IE);
     gcsrwr!(ECFG, enable);
     guest.start(program).run_to_own(Ecode::Int)
@@ -417,103 +413,6 @@ fn before_idle(cpu: &mut Cpu) -> Outcome {
     inject(Interrupt::SWI1);
     let own = interrupted(&mut guest, idle, 2)?;
     ensure_eq!(own.era, idle as *const () as u64, "guest ERA");
-    Ok(())
-}
-
-/// A physical line passed on by HWIP shows in the guest's ESTAT at its own
-/// bit, and goes when the device's does.
-fn hwip(cpu: &mut Cpu) -> Outcome {
-    let mut guest = Guest::new(cpu);
-    eiointc::set_up();
-    for line in 0..eiointc::LINES {
-        let bit = Interrupt::hwi(line).bit();
-        csrwr!(GINTC, GINTC::HWIP.val(1 << line).value);
-        ensure_eq!(gcsrrd!(ESTAT), 0u64, "guest ESTAT before");
-        eiointc::raise(line);
-        let seen = (csrrd!(ESTAT) & 0x3fc, gcsrrd!(ESTAT));
-        let outcome = interrupted(&mut guest, forever, bit);
-        eiointc::acknowledge(line);
-        let after = gcsrrd!(ESTAT) & ALL;
-        csrwr!(GINTC, 0);
-        ensure_eq!(seen.0, bit, "host ESTAT");
-        ensure_eq!(seen.1 & ALL, bit, "guest ESTAT");
-        ensure_eq!(outcome?.is, bit, "guest ESTAT.IS at the interrupt");
-        ensure_eq!(after, 0u64, "guest ESTAT after");
-        gcsrwr!(ESTAT, 0);
-    }
-    Ok(())
-}
-
-program!(
-    /// Writes a1 to the device register at a0.
-    poke: "st.w $a1, $a0, 0", "b .",
-);
-
-/// A line that rises while the guest runs, by the guest's own doing.
-fn hwip_in_guest(cpu: &mut Cpu) -> Outcome {
-    let mut guest = Guest::new(cpu);
-    eiointc::set_up();
-    let window = eiointc::MSI_WINDOW;
-    guest.map(
-        window,
-        window,
-        crate::guest::table::flag::V | crate::guest::table::flag::D,
-    );
-    for line in 0..eiointc::LINES {
-        csrwr!(GINTC, GINTC::HWIP.val(1 << line).value);
-        guest.set(Gpr::A0, crate::machine::device::<u32>(window) as u64);
-        guest.set(Gpr::A1, eiointc::vector(line).into());
-        let bit = Interrupt::hwi(line).bit();
-        let outcome = interrupted(&mut guest, poke, bit);
-        eiointc::acknowledge(line);
-        csrwr!(GINTC, 0);
-        ensure_eq!(outcome?.is, bit, "guest ESTAT.IS");
-    }
-    Ok(())
-}
-
-/// Without HWIP, or with another line's, the guest sees nothing of it.
-fn hwip_off(cpu: &mut Cpu) -> Outcome {
-    let _guest = Guest::new(cpu);
-    eiointc::set_up();
-    for line in 0..eiointc::LINES {
-        eiointc::raise(line);
-        let without = gcsrrd!(ESTAT);
-        csrwr!(GINTC, GINTC::HWIP.val(0xff & !(1 << line)).value);
-        let others = gcsrrd!(ESTAT);
-        csrwr!(GINTC, 0);
-        eiointc::acknowledge(line);
-        ensure_eq!(without, 0u64, "guest ESTAT without HWIP, line {line}");
-        ensure_eq!(
-            others,
-            0u64,
-            "guest ESTAT with the other lines' HWIP, line {line}"
-        );
-    }
-    Ok(())
-}
-
-/// D-GINTC: injecting a line whose HWIC is set clears the host's pending bit.
-fn hwic(cpu: &mut Cpu) -> Outcome {
-    let _guest = Guest::new(cpu);
-    eiointc::set_up();
-    for line in 0..eiointc::LINES {
-        let bit = Interrupt::hwi(line).bit();
-        eiointc::raise(line);
-        csrwr!(GINTC, 1 << line);
-        let kept = csrrd!(ESTAT) & bit;
-        csrwr!(GINTC, 0);
-        csrwr!(
-            GINTC,
-            (GINTC::HWIC.val(1 << line) + GINTC::HWIS.val(1 << line)).value
-        );
-        let (host, guest) = (csrrd!(ESTAT) & bit, gcsrrd!(ESTAT));
-        csrwr!(GINTC, 0);
-        eiointc::acknowledge(line);
-        ensure_eq!(kept, bit, "host ESTAT without HWIC");
-        ensure_eq!(host, 0u64, "host ESTAT with HWIC");
-        ensure_eq!(guest, bit, "guest ESTAT");
-    }
     Ok(())
 }
 

@@ -7,9 +7,11 @@ mod entries;
 mod entry;
 mod gcsr;
 mod gspr;
+mod guest_tlb;
 mod host;
 mod invtlb;
 mod irq;
+mod lines;
 mod llsc;
 mod off;
 mod own;
@@ -17,6 +19,7 @@ mod smp;
 mod stage2;
 mod stress;
 mod timer;
+mod timer_restore;
 mod tlb;
 mod unit;
 mod vmstate;
@@ -38,11 +41,14 @@ const WITH_LVZ: &[&[Check]] = &[
     unit::CHECKS,
     stage2::CHECKS,
     tlb::CHECKS,
+    guest_tlb::CHECKS,
     invtlb::CHECKS,
     irq::HOST_CHECKS,
     irq::CHECKS,
+    lines::CHECKS,
     timer::HOST_CHECKS,
     timer::CHECKS,
+    timer_restore::CHECKS,
     counter::CHECKS,
     llsc::CHECKS,
     smp::HOST_CHECKS,
