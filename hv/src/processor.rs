@@ -163,14 +163,10 @@ impl Processor {
         };
         match run(vcpu, &mut self.machine) {
             Resume::Guest | Resume::Yield(Yield::Preempted) => self.scheduler.ready(slot),
-            Resume::Yield(Yield::Sleep) => {
-                let enabled = gcsr_read!(ECFG);
-                if vcpu.go_to_sleep(enabled) {
-                    self.scheduler.sleep(slot, deadline(vcpu, enabled));
-                } else {
-                    self.scheduler.ready(slot);
-                }
-            }
+            Resume::Yield(Yield::Sleep) => match until(vcpu, &self.machine) {
+                Some(deadline) => self.scheduler.sleep(slot, deadline),
+                None => self.scheduler.ready(slot),
+            },
             Resume::Stop(reason) => {
                 vcpu.vm().clone().stop(reason, &self.machine);
                 self.remove(slot);
@@ -212,17 +208,25 @@ impl Processor {
     }
 }
 
-/// When a loaded vCPU that sleeps must wake for its own timer.
-fn deadline(vcpu: &Vcpu, enabled: u64) -> Option<u64> {
-    if vcpu.power == Power::Parked || enabled & Interrupt::TI.bit() == 0 {
-        return None;
-    }
-    let timer = SavedTimer {
+/// Lets the loaded vCPU sleep; until when, `None` where it may not. The
+/// timer is read before the last look at what is pending: it may expire
+/// between the look that led here and its reading.
+fn until(vcpu: &Vcpu, machine: &Machine) -> Option<Option<u64>> {
+    let enabled = gcsr_read!(ECFG);
+    let timed = vcpu.power == Power::On && enabled & Interrupt::TI.bit() != 0;
+    let deadline = timed.then(|| SavedTimer {
         tcfg: gcsr_read!(TCFG),
         tval: gcsr_read!(TVAL),
         saved_at: cpu::ticks(),
-    };
-    timer.deadline()
+    });
+    if !vcpu.go_to_sleep(enabled) {
+        return None;
+    }
+    if timed && machine.pending() != 0 {
+        vcpu.wake_up();
+        return None;
+    }
+    Some(deadline.and_then(|timer| timer.deadline()))
 }
 
 impl Machine {

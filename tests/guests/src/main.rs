@@ -1,0 +1,45 @@
+//! Bare-metal guests that test the hypervisor from inside.
+//!
+//! One program, started by the hypervisor as a VM's kernel; its command line
+//! says what to do (`mode=`: check, the default), on which physical ids
+//! (`ids=0,1,…`) and which checks (`only=`part of a name). Each check prints
+//! a PASS or FAIL line; then the VM stops itself.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    eprintln!("test-guests runs in a VM on a LoongArch machine only");
+}
+
+#[cfg(target_os = "none")]
+mod check;
+#[cfg(target_os = "none")]
+mod checks;
+#[cfg(target_os = "none")]
+mod runtime;
+
+#[cfg(target_os = "none")]
+use runtime::{call, cmdline::Options, smp, trap};
+
+/// The boot vCPU arrives here.
+#[cfg(target_os = "none")]
+extern "C" fn guest_main(_one: u64, command_line: u64) -> ! {
+    trap::set_up();
+    let options = Options::new(command_line);
+    smp::start(&options);
+    let code = match options.text("mode") {
+        "" | "check" => check::run_all(&checks::ALL, options.text("only"), smp::count()),
+        other => {
+            println!("FAIL guest: no mode {other}");
+            1
+        }
+    };
+    call::stop(code)
+}
+
+#[cfg(target_os = "none")]
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    println!("FAIL guest: {info}");
+    call::stop(1)
+}

@@ -1,0 +1,29 @@
+//! Hypercalls.
+
+use core::arch::asm;
+use guest_pv::abi::hypercall::CODE_SERVICE;
+use guest_pv::abi::vendor;
+
+/// `hvcl CODE` with a0 to a3 as given; returns a0.
+pub fn hvcl<const CODE: u16>([a0, a1, a2, a3]: [u64; 4]) -> u64 {
+    let result;
+    // SAFETY: a call changes a0 alone.
+    unsafe {
+        asm!("hvcl {}", const CODE, inlateout("$a0") a0 => result,
+            in("$a1") a1, in("$a2") a2, in("$a3") a3, options(nostack));
+    }
+    result
+}
+
+/// Calls `function` with one argument.
+pub fn call(function: u64, argument: u64) -> u64 {
+    hvcl::<CODE_SERVICE>([function, argument, 0, 0])
+}
+
+/// Stops the VM.
+pub fn stop(code: u64) -> ! {
+    call(vendor::STOP, code);
+    loop {
+        core::hint::spin_loop();
+    }
+}

@@ -1,0 +1,33 @@
+//! The command line that the hypervisor leaves for the guest.
+
+use core::ffi::{CStr, c_char};
+
+/// A command line: words of the form `key=value`.
+#[derive(Clone, Copy)]
+pub struct Options(&'static str);
+
+impl Options {
+    /// The command line at the physical address `at`.
+    pub fn new(at: u64) -> Options {
+        let text = super::memory::<c_char>(at);
+        // SAFETY: the hypervisor left a string there, which nobody changes.
+        let text = unsafe { CStr::from_ptr(text) };
+        Options(text.to_str().unwrap_or_default())
+    }
+
+    /// The value of `key`, or "" where there is none.
+    pub fn text(&self, key: &str) -> &'static str {
+        let value = |word: &'static str| word.strip_prefix(key)?.strip_prefix('=');
+        self.0
+            .split_ascii_whitespace()
+            .find_map(value)
+            .unwrap_or("")
+    }
+
+    /// The numbers of `key`, separated by commas.
+    pub fn list(&self, key: &str) -> impl Iterator<Item = u64> + use<> {
+        self.text(key)
+            .split(',')
+            .filter_map(|item| item.parse().ok())
+    }
+}
