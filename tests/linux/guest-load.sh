@@ -1,4 +1,4 @@
-# The load of a guest. Variables: SPIN, seconds of the timer measurement; MESSAGES, per
+# The load of a guest. Variables: SPIN, seconds of each timer measurement; MESSAGES, per
 # sender of hackbench; MEMORY_OPS of stress-ng; LAST_NUMBER of the data, and ROUNDS of
 # copying it.
 
@@ -7,16 +7,16 @@
 # Data with known content: the numbers up to $LAST_NUMBER, written, copied to and fro
 # $ROUNDS times, and each time compared; its hash is printed at the end.
 work_on_data() {
-    local from=/tmp/data.$1.a to=/tmp/data.$1.b round=0 swap
+    local from=/tmp/data.$cpu.a to=/tmp/data.$cpu.b round=0 swap
     seq 1 "$LAST_NUMBER" > $from
     while [ $round -lt "$ROUNDS" ]; do
         cp $from $to
-        cmp $from $to || fact data-differs "$1" $round
+        cmp $from $to || fact data-differs $cpu $round
         swap=$from; from=$to; to=$swap
         round=$((round + 1))
     done
-    set -- "$1" $(sha256sum $from)
-    fact data "$1" "$2"
+    set -- $(sha256sum $from)
+    fact data $cpu "$1"
 }
 
 fact cpus "$(nproc)"
@@ -24,20 +24,20 @@ fact cpus "$(nproc)"
 # Timer interrupts: the tick stops on an idle CPU, so all are kept busy; the scheduler's
 # own timer, which ends a process's turn between ticks, would count too.
 echo NO_HRTICK > /sys/kernel/debug/sched/features
-spin_everywhere $((SPIN + 2))
+# Nothing is printed in between: a CPU that prints is often in the hypervisor.
+on_every_cpu spin
 sleep 1
-snapshot spin-start
+snapshot spin-start > /tmp/spin
 sleep "$SPIN"
-snapshot spin-end
+snapshot spin-end >> /tmp/spin
+kill $started
+cat /tmp/spin
+on_every_cpu watch_ticks "$SPIN"
 wait
 
 # Load on everything at once: wake-ups between CPUs, memory, data.
 snapshot load-start
-cpu=0
-while [ $cpu -lt "$(nproc)" ]; do
-    work_on_data $cpu &
-    cpu=$((cpu + 1))
-done
+on_every_cpu work_on_data
 stress-ng --vm "$(nproc)" --vm-bytes "$((4 * $(nproc)))M" --vm-ops "$MEMORY_OPS" --verify \
     --metrics-brief > /tmp/stress-ng 2>&1 &
 memory=$!

@@ -1,5 +1,6 @@
 # Starts a guest with KVM and reports on both kernels. Variables: VCPUS; MEMORY of the
-# guest in MiB; SEED; APPEND to the guest's command line.
+# guest in MiB; SEED; APPEND to the guest's command line; DISTURB, "yes" to move the
+# guest's memory about while it runs.
 
 . /job.d/lib.sh
 
@@ -9,9 +10,19 @@ mark() {
            print "guest", time[1], $0; fflush() }'
 }
 
+# Moves pages and joins them to large ones, which takes mappings away from the guest.
+disturb() {
+    echo 0 > /sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs
+    while [ ! -e /tmp/status ]; do
+        echo 1 > /proc/sys/vm/compact_memory
+        usleep 200000
+    done
+}
+
 if [ -c /dev/kvm ]; then fact kvm-device yes; else fact kvm-device no; fi
 cat /kvm/initrd /job.d/guest.cpio > /tmp/initrd
 snapshot host-start
+[ "$DISTURB" = yes ] && disturb &
 {
     qemu-system-loongarch64 -M virt -accel kvm -cpu la464 -smp "$VCPUS" -m "$MEMORY" \
         -vga none -display none -nic none -no-reboot -serial stdio -monitor none \
@@ -20,4 +31,5 @@ snapshot host-start
 } | mark
 fact qemu "$(cat /tmp/status)"
 snapshot host-end
+fact moved $(awk '/^pgmigrate_success|^thp_collapse_alloc |^thp_split_pmd/ { print $2 }' /proc/vmstat)
 kernel_log host

@@ -6,13 +6,15 @@ fact() {
     echo "fact $*"
 }
 
-# The interrupt counts, between two lines, the first with a name and the time since boot
-# in seconds. Both are read before anything is printed, since printing takes interrupts.
+# The interrupt counts, between two lines, the first with a name, the time since boot in
+# seconds, and for each CPU the time that the hypervisor gave to others, in hundredths of
+# a second. All are read before anything is printed, since printing takes interrupts.
 snapshot() {
-    local counts
+    local counts stolen
     read -r uptime _ < /proc/uptime
     counts=$(cat /proc/interrupts)
-    echo "snapshot $1 $uptime"
+    stolen=$(awk '/^cpu[0-9]/ { print $9 }' /proc/stat)
+    echo "snapshot $1 $uptime" $stolen
     echo "$counts"
     echo "snapshot-end"
 }
@@ -24,11 +26,47 @@ kernel_log() {
     echo "log-end"
 }
 
-# Keeps every CPU busy, each with a process of its own, for $1 seconds.
-spin_everywhere() {
-    local cpu=0
+# Starts the command $* for every CPU; it finds the CPU's number in $cpu. The processes
+# are then in $started.
+on_every_cpu() {
+    started= cpu=0
     while [ $cpu -lt "$(nproc)" ]; do
-        timeout "$1" taskset -c $cpu sh -c 'while :; do :; done' &
-        cpu=$((cpu + 1))
+        "$@" &
+        started="$started $!" cpu=$((cpu + 1))
     done
+}
+
+# Keeps the CPU $cpu busy.
+spin() {
+    exec taskset -c $cpu sh -c 'while :; do :; done'
+}
+
+# Reads the clock and the timer interrupts of the CPU $cpu on that CPU, again and again
+# for $1 seconds. The fact is: the CPU, the interrupts, the readings, and the longest row
+# of readings that all saw the same number of interrupts.
+watch_ticks() {
+    taskset -c $cpu awk -v cpu=$cpu -v span="$1" '
+        function now() {
+            getline line < "/proc/uptime"
+            close("/proc/uptime")
+            return line + 0
+        }
+        function ticks() {
+            while ((getline line < "/proc/interrupts") > 0)
+                if (line ~ / timer$/) { split(line, word, " "); count = word[cpu + 2] + 0 }
+            close("/proc/interrupts")
+            return count
+        }
+        BEGIN {
+            end = now() + span
+            first = last = ticks()
+            while (now() < end) {
+                readings++
+                count = ticks()
+                same = count == last ? same + 1 : 0
+                if (same > most) most = same
+                last = count
+            }
+            print "fact ticks", cpu, last - first, readings, most + 0
+        }'
 }

@@ -68,10 +68,11 @@ impl Report {
                     let values = values.iter().map(|word| (*word).to_owned()).collect();
                     report.facts.push((name.to_owned(), values));
                 }
-                ["snapshot", name, uptime] => {
+                ["snapshot", name, ref times @ ..] => {
                     let block = block(&mut rest, "snapshot-end");
-                    if let (Ok(uptime), Some(block)) = (uptime.parse(), block) {
-                        let snapshot = Snapshot::parse(name, uptime, &block);
+                    if let Some(snapshot) =
+                        block.and_then(|block| Snapshot::parse(name, times, &block))
+                    {
                         report.snapshots.push(Taken {
                             snapshot,
                             seen: line.seen,
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     const CONSOLE: &str = "[    0.0] Linux\r\nfact kvm-device yes\r\nguest 9.50 fact data 0 abc\r\n\
-        guest 9.60 fact data 1 abd\r\nguest 9.70 snapshot load-start 4.20\r\nguest 9.71        CPU0\r\n\
+        guest 9.60 fact data 1 abd\r\nguest 9.70 snapshot load-start 4.20 3\r\nguest 9.71        CPU0\r\n\
         guest 9.72  18:   5  CPUINTC  11  timer\r\nguest 9.73 snapshot-end\r\nguest 9.8 log guest\r\n\
         guest 9.9 [    0.0] hello\r\nguest 9.9 log-end\r\nguest 9.9 job-end 0\r\nfact qemu 0\r\njob-end 0\r\n";
 

@@ -29,10 +29,12 @@ struct Case {
     vcpus: u32,
     /// CPUs of the machine. With fewer than the guest has, they take turns.
     cpus: u32,
-    /// How the machine's time runs.
-    timing: Timing,
+    /// Whether each CPU of the machine is a thread; else its time is deterministic.
+    threads: bool,
     /// What random numbers of both kernels start from.
     seed: u64,
+    /// Whether the host moves the guest's memory about while it runs.
+    disturbed: bool,
 }
 
 /// Memory of the guest in MiB.
@@ -68,54 +70,54 @@ impl Part for Kvm {
     }
 }
 
-/// One boot of each kind: one CPU in deterministic time, four at once.
+/// The short form: every number of CPUs once, in both kinds of time, once with more
+/// virtual CPUs than real ones, once with the guest's memory moved about.
 fn short(seed: u64) -> Vec<Case> {
-    vec![
-        Case::deterministic(1, 1, seed),
-        Case::threads(4, 4, seed + 1),
-    ]
+    let kinds = [
+        (1, 1, false, false),
+        (4, 4, true, false),
+        (8, 4, false, true),
+    ];
+    let case = |(seed, (vcpus, cpus, threads, disturbed))| Case {
+        vcpus,
+        cpus,
+        threads,
+        seed,
+        disturbed,
+    };
+    (seed..).zip(kinds).map(case).collect()
 }
 
-/// Twenty boots: every number of CPUs in both kinds of time, a third with more virtual
-/// CPUs than real ones.
+/// Twenty boots: every number of CPUs in both kinds of time, some with more virtual CPUs
+/// than real ones, every third with the guest's memory moved about.
 fn long(seed: u64) -> Vec<Case> {
     let kinds = [(1, 1), (4, 4), (8, 8), (4, 2), (8, 4)];
-    let boot = |n: u64, &(vcpus, cpus): &(u32, u32)| match n % 2 {
-        0 => Case::deterministic(vcpus, cpus, seed + n),
-        _ => Case::threads(vcpus, cpus, seed + n),
+    let case = |(n, &(vcpus, cpus))| Case {
+        vcpus,
+        cpus,
+        threads: n % 2 == 1,
+        seed: seed + n,
+        disturbed: n % 3 == 2,
     };
-    (0..20)
-        .zip(kinds.iter().cycle())
-        .map(|(n, kind)| boot(n, kind))
-        .collect()
+    (0..20).zip(kinds.iter().cycle()).map(case).collect()
 }
 
 impl Case {
-    fn deterministic(vcpus: u32, cpus: u32, seed: u64) -> Self {
-        Self {
-            vcpus,
-            cpus,
-            timing: Timing::Deterministic { seed },
-            seed,
-        }
-    }
-
-    fn threads(vcpus: u32, cpus: u32, seed: u64) -> Self {
-        Self {
-            vcpus,
-            cpus,
-            timing: Timing::Threads,
-            seed,
+    /// How its time runs.
+    fn timing(self) -> Timing {
+        match self.threads {
+            true => Timing::Threads,
+            false => Timing::Deterministic { seed: self.seed },
         }
     }
 
     /// Its name in lines of results.
     fn label(self) -> String {
+        let time = if self.threads { "threads" } else { "icount" };
+        let disturbed = if self.disturbed { ", memory moved" } else { "" };
         format!(
-            "{} vCPUs on {} CPUs, {}",
-            self.vcpus,
-            self.cpus,
-            self.timing.label()
+            "{} vCPUs on {} CPUs, {time}, seed {}{disturbed}",
+            self.vcpus, self.cpus, self.seed
         )
     }
 
@@ -124,23 +126,17 @@ impl Case {
         let machine = Machine {
             cpus: self.cpus,
             memory_mib: HOST_MIB,
-            timing: self.timing,
+            timing: self.timing(),
             lvz: true,
             image: Image::KvmHost,
             append: format!("job_limit={}", 2 * GUEST_LIMIT),
         };
-        let log = format!(
-            "kvm-{}-{}-{}",
-            self.vcpus,
-            self.cpus,
-            self.timing.label().replace(' ', "-")
-        );
+        let log = format!("kvm-{}", self.label().replace(", ", "-").replace(' ', "-"));
         let run = machine.run(cx, &log, &self.job(cx)?, WALL_LIMIT)?;
         let (host, guest) = Report::split(&run.text);
         let hz = kernel_hz(cx)?;
         let boot = Boot {
-            vcpus: self.vcpus,
-            timing: self.timing,
+            case: self,
             hz,
             run: &run,
             host: &host,
@@ -178,6 +174,10 @@ impl Case {
             ("VCPUS", self.vcpus.to_string()),
             ("MEMORY", GUEST_MIB.to_string()),
             ("SEED", self.seed.to_string()),
+            (
+                "DISTURB",
+                if self.disturbed { "yes" } else { "no" }.to_owned(),
+            ),
             ("APPEND", format!("{COMMAND_LINE} job_limit={GUEST_LIMIT}")),
         ];
         Job::new(cx, "kvm-host.sh", &host)?.with_file("guest.cpio", guest.bytes())
@@ -194,12 +194,12 @@ mod tests {
         assert_eq!(cases.len(), 20);
         for vcpus in [1, 4, 8] {
             for threads in [false, true] {
-                let of_kind = |case: &&Case| {
-                    case.vcpus == vcpus && (case.timing == Timing::Threads) == threads
-                };
+                let of_kind = |case: &&Case| case.vcpus == vcpus && case.threads == threads;
                 assert!(cases.iter().any(|case| of_kind(&case)), "{vcpus} {threads}");
             }
         }
+        assert!(cases.iter().any(|case| case.disturbed && case.threads));
+        assert!(cases.iter().any(|case| case.disturbed && !case.threads));
         let mut seeds: Vec<u64> = cases.iter().map(|case| case.seed).collect();
         seeds.dedup();
         assert_eq!(seeds.len(), 20);
