@@ -46,7 +46,7 @@ bool lvz_csr_banked(unsigned int csr);
 uint64_t *lvz_guest_csr_ptr(CPULoongArchState *env, unsigned int csr);
 bool lvz_debug_as_host(CPULoongArchState *env, hwaddr gpa, hwaddr *hpa);
 
-/* tcg/lvz_mmu.c: translation */
+/* tcg/lvz_tlb.c: TLBs */
 uint8_t lvz_tlb_op_gid(CPULoongArchState *env);
 uint16_t lvz_cached_by(CPULoongArchState *env, uint8_t gid);
 bool lvz_evict(CPULoongArchState *env, LoongArchTLB *tlb, bool random);
@@ -55,6 +55,10 @@ bool lvz_tlb_readable(CPULoongArchState *env, const LoongArchTLB *tlb);
 void lvz_note_read(CPULoongArchState *env, const LoongArchTLB *tlb);
 void lvz_drop_own(CPULoongArchState *env, int index);
 void lvz_flush_own(CPULoongArchState *env);
+bool lvz_stage2_search(CPULoongArchState *env, uint8_t gid, uint8_t stlb_ps,
+                       hwaddr gpa, int *index);
+
+/* tcg/lvz_mmu.c: translation */
 bool lvz_tlb_fill(CPUState *cs, vaddr address, MMUAccessType access_type,
                   int mmu_idx, bool probe, uintptr_t retaddr);
 hwaddr lvz_get_phys_page_debug(CPUState *cs, vaddr addr);
