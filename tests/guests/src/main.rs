@@ -1,7 +1,7 @@
 //! Bare-metal guests that test the hypervisor from inside.
 //!
 //! One program, started by the hypervisor as a VM's kernel; its command line
-//! says what to do (`mode=`: check, the default), on which physical ids
+//! says what to do (`mode=`: check, the default, or evil), on which physical ids
 //! (`ids=0,1,…`) and which checks (`only=`part of a name). Each check prints
 //! a PASS or FAIL line; then the VM stops itself.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -16,6 +16,8 @@ mod check;
 #[cfg(target_os = "none")]
 mod checks;
 #[cfg(target_os = "none")]
+mod evil;
+#[cfg(target_os = "none")]
 mod runtime;
 
 #[cfg(target_os = "none")]
@@ -28,6 +30,7 @@ extern "C" fn guest_main(_one: u64, command_line: u64) -> ! {
     let options = Options::new(command_line);
     smp::start(&options);
     let code = match options.text("mode") {
+        "evil" => evil::run(&options),
         "" | "check" => check::run_all(&checks::ALL, options.text("only"), smp::count()),
         other => {
             println!("FAIL guest: no mode {other}");

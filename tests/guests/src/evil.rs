@@ -1,0 +1,115 @@
+//! Guests that do the worst they can, for ever: the hypervisor and the other
+//! VMs must not notice.
+//!
+//! `kind=` names what: a program of zeros, of all ones or of random words,
+//! whose exceptions end in that program again; a storm of exceptions made by
+//! the hypervisor; random hypercalls and IOCSR accesses; interrupts off in a
+//! loop. `seed=` makes another one of the random kinds.
+
+use crate::runtime::call::hvcl;
+use crate::runtime::cmdline::Options;
+use crate::runtime::{iocsr, memory};
+use crate::{csrwr, println};
+use core::arch::asm;
+use guest_pv::abi::vendor;
+
+/// Where the programs stand: 32 MiB, above the guest's own image.
+const PROGRAM: u64 = 0x200_0000;
+/// Words of a program.
+const WORDS: u64 = 1 << 16;
+
+/// Random numbers (xorshift64*): a period of 2⁶⁴ − 1 is enough here.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number whose magnitude is random too: edges are likelier.
+    fn any(&mut self) -> u64 {
+        let bits = self.next() % 65;
+        let value = self.next().checked_shr(bits as u32).unwrap_or(0);
+        if self.next() & 1 == 0 { value } else { !value }
+    }
+}
+
+/// Does what the command line asks for. Doesn't return.
+pub fn run(options: &Options) -> ! {
+    let seed = options.list("seed").next().unwrap_or(1);
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    println!("evil: {}", options.text("kind"));
+    match options.text("kind") {
+        "zeros" => program(|| 0),
+        "ones" => program(|| u32::MAX),
+        "random" => program(|| random.next() as u32),
+        "storm" => storm(),
+        "calls" => calls(&mut random),
+        _ => spin(),
+    }
+}
+
+/// Jumps into a program; its exceptions begin it again.
+fn program(mut word: impl FnMut() -> u32) -> ! {
+    let start: *mut u32 = memory(PROGRAM);
+    for index in 0..WORDS as usize {
+        // SAFETY: RAM of the guest that nothing else uses.
+        unsafe { start.add(index).write_volatile(word()) };
+    }
+    csrwr!(EENTRY, start as u64);
+    csrwr!(TLBRENTRY, PROGRAM);
+    csrwr!(MERRENTRY, PROGRAM);
+    // SAFETY: the guest is given up.
+    unsafe { asm!("ibar 0", "jr {}", in(reg) start, options(noreturn)) }
+}
+
+/// Each exit makes an exception, whose handler makes the next exit.
+fn storm() -> ! {
+    // SAFETY: the guest is given up.
+    unsafe {
+        asm!(
+            "la.pcrel $t0, 1f",
+            "csrwr $t0, 0xc",
+            "li.d $t1, 0x8000000030000000",
+            "b 1f",
+            ".balign 4096",
+            "1: ld.d $t2, $t1, 0",
+            "b 1b",
+            options(noreturn)
+        )
+    }
+}
+
+fn calls(random: &mut Random) -> ! {
+    loop {
+        let function = match random.next() % 4 {
+            0 => random.any(),
+            1 => vendor::FIRST + random.next() % 16,
+            _ => random.next() % 4,
+        };
+        if function != vendor::STOP {
+            hvcl::<0x100>([function, random.any(), random.any(), random.any()]);
+        }
+        hvcl::<0x1ff>([random.any(), 0, 0, 0]);
+        let offset = match random.next() % 3 {
+            0 => random.any(),
+            _ => 0x1000 + random.next() % 0x200,
+        };
+        iocsr::write_b(offset, random.any());
+        iocsr::write_h(offset, random.any());
+        iocsr::write_w(offset, random.any());
+        iocsr::write_d(offset, random.any());
+        iocsr::read_d(offset);
+        crate::runtime::cpucfg(random.any());
+    }
+}
+
+/// Interrupts are off, and it never gives its CPU back.
+fn spin() -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
+}
