@@ -17,7 +17,7 @@ use crate::setup::target::TARGET;
 pub struct Host;
 
 /// Crates that only run on the bare machine. Every other one must have tests.
-const BARE_ONLY: [&str; 1] = ["lvz-suite"];
+const BARE_ONLY: [&str; 2] = ["lvz-suite", "test-guests"];
 
 /// How much of a failed test's output is shown, in lines.
 const SHOWN: usize = 40;

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: the parts, and the one list they stand in.
 
 mod host;
+mod hv;
 mod kvm;
 mod lines;
 mod lvz;
@@ -43,7 +44,12 @@ pub trait Part {
 
 /// All parts, in the order they run in: the quick ones first; a new one is a line here.
 pub fn parts() -> Vec<Box<dyn Part>> {
-    vec![Box::new(host::Host), Box::new(lvz::Lvz), Box::new(kvm::Kvm)]
+    vec![
+        Box::new(host::Host),
+        Box::new(lvz::Lvz),
+        Box::new(hv::Hv),
+        Box::new(kvm::Kvm),
+    ]
 }
 
 /// Runs the parts `names`, or all of them if none is named; the last line printed is

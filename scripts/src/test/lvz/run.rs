@@ -1,10 +1,11 @@
 //! One run of the suite, and the counting of its checks.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::process::tail;
+use crate::progress::seconds;
 use crate::qemu::{Qemu, Timing};
 use crate::suite::{SHOWN, Suite, WITHOUT_LVZ, to_end};
 use crate::test::Tally;
@@ -75,6 +76,7 @@ pub fn without_lvz(suite: &Suite, tally: &mut Tally) {
 /// Runs `machine` to its end and counts every check; what is wrong with the run as a
 /// whole counts as one more, with the end of the output and how to replay it.
 fn count(tally: &mut Tally, label: &str, machine: &Qemu, declared: &[String]) {
+    let started = Instant::now();
     let printed = match to_end(machine, LIMIT) {
         Ok(printed) => printed,
         Err(error) => return tally.fail(label, &format!("{error:#}")),
@@ -82,6 +84,11 @@ fn count(tally: &mut Tally, label: &str, machine: &Qemu, declared: &[String]) {
     let text = String::from_utf8_lossy(&printed);
     let transcript = Transcript::parse("lvz", &text, declared);
     count_transcript(tally, label, &transcript);
+    eprintln!(
+        "{label}: {} checks took {}",
+        transcript.checks.len(),
+        seconds(started.elapsed())
+    );
     if transcript.counts().1 > 0 || !transcript.faults.is_empty() {
         println!("  to replay: {}", machine.command_line());
     }

@@ -1,9 +1,9 @@
 //! A machine saved in guest mode and loaded by another QEMU.
 //!
 //! The suite's mode `vmstate` runs a guest that checks itself and prints a line
-//! `progress …` now and then. It is stopped somewhere in between, its state goes into a
-//! qcow2 file that QEMU makes itself, and a new QEMU that loads it must go on to the
-//! end with every check passed.
+//! `VMSTATE step N` now and then. It is stopped in one of these steps, its state goes
+//! into a qcow2 file that QEMU makes itself, and a new QEMU that loads it must go on to
+//! the end with every check passed.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -29,6 +29,9 @@ const LONG_ROUNDS: u64 = 20;
 
 /// How long a machine may take from one wait to the next.
 const LIMIT: Duration = Duration::from_secs(120);
+
+/// How many steps the guest goes through before one that nothing may follow.
+const STEPS: u64 = 50;
 
 /// The name of the saved state in its file.
 const TAG: &str = "saved";
@@ -61,12 +64,13 @@ fn save_and_load(cx: &Context, suite: &Suite, timing: Timing, seed: u64) -> Resu
         .args(files.args());
     let mut first = machine.spawn()?;
     let mut monitor = Qmp::connect(&files.socket, LIMIT)?;
+    let step = format!("VMSTATE step {}", 1 + 7 * seed % STEPS);
     first
         .console
-        .wait_for("progress", LIMIT)
-        .context("the guest doesn't start")?;
-    // Another moment in every round; the guest works for longer than the longest.
-    std::thread::sleep(Duration::from_millis(37 * (seed % 10)));
+        .wait_for(&step, LIMIT)
+        .context("the guest doesn't work")?;
+    // Another place within the step in every round.
+    std::thread::sleep(Duration::from_millis(3 * (seed % 5)));
     monitor.execute("stop", json!({}))?;
     files.format(&mut monitor)?;
     snapshot(&mut monitor, "snapshot-save")?;
