@@ -34,19 +34,16 @@ pub const CHECKS: &[Check] = &[
     Check::every("gspr.level3", level3),
     Check::every("gspr.tlb_without_toti", tlb_without_toti),
     Check::every("gspr.tlb_with_toti", tlb_with_toti),
-    Check::every("gspr.tit", tit),
-    Check::every("gspr.top", top),
-    Check::every("gspr.toe", toe),
 ];
 
 /// Runs `word` in the guest and returns the exit; GPRs stay.
-fn run(guest: &mut Guest, word: u32) -> Exit {
+pub fn run(guest: &mut Guest, word: u32) -> Exit {
     guest.world.pc = code::write(&[word, encode::hvcl(DONE as u32)]);
     guest.run()
 }
 
 /// Fails unless `word` exits as GSPR, with its address and itself.
-fn expect_gspr(guest: &mut Guest, word: u32) -> Outcome {
+pub fn expect_gspr(guest: &mut Guest, word: u32) -> Outcome {
     let start = code::write(&[word, encode::hvcl(DONE as u32)]);
     guest.world.pc = start;
     let exit = guest.run();
@@ -63,7 +60,7 @@ fn expect_gspr(guest: &mut Guest, word: u32) -> Outcome {
 }
 
 /// Fails unless `word` is the guest's own exception, with itself in BADI.
-fn expect_own(guest: &mut Guest, word: u32, ecode: Ecode) -> Outcome {
+pub fn expect_own(guest: &mut Guest, word: u32, ecode: Ecode) -> Outcome {
     guest.world.pc = code::write(&[word, encode::hvcl(DONE as u32)]);
     let own = guest.run_to_own(ecode).map_err(|Failed| note(word))?;
     ensure_eq!(own.badi, word, "guest's BADI");
@@ -76,7 +73,7 @@ fn note(word: u32) -> Failed {
 }
 
 /// Fails unless `word` runs without an exit.
-fn expect_none(guest: &mut Guest, word: u32) -> Outcome {
+pub fn expect_none(guest: &mut Guest, word: u32) -> Outcome {
     let exit = run(guest, word);
     exit.expect_hvc(DONE).map_err(|Failed| note(word))
 }
@@ -339,7 +336,7 @@ fn level3(cpu: &mut Cpu) -> Outcome {
 
 /// The guest's TLB instructions that change nothing but its TLB and TLB
 /// registers.
-fn tlb_words() -> impl Iterator<Item = u32> {
+pub fn tlb_words() -> impl Iterator<Item = u32> {
     let invtlb = (0..=6).map(|op| encode::invtlb(op, Gpr::ZERO, Gpr::ZERO));
     encode::TLB.into_iter().chain(invtlb)
 }
@@ -362,57 +359,4 @@ fn tlb_with_toti(cpu: &mut Cpu) -> Outcome {
         expect_gspr(&mut guest, word)?;
     }
     Ok(())
-}
-
-/// D-TIT: with TIT = 1 accesses of TCFG, TVAL and TICLR exit.
-fn tit(cpu: &mut Cpu) -> Outcome {
-    let mut guest = Guest::new(cpu);
-    csrwr!(GCFG, GCFG::TIT::SET.value);
-    for csr in [Csr::TCFG, Csr::TVAL, Csr::TICLR] {
-        expect_gspr(&mut guest, encode::csrrd(Gpr::A0, csr))?;
-        expect_gspr(&mut guest, encode::csrxchg(Gpr::A0, Gpr::A1, csr))?;
-    }
-    for csr in [Csr::TID, Csr::CNTC, Csr::ESTAT] {
-        expect_none(&mut guest, encode::csrrd(Gpr::A0, csr))?;
-    }
-    csrwr!(GCFG, 0);
-    expect_none(&mut guest, encode::csrrd(Gpr::A0, Csr::TVAL))
-}
-
-/// D-TOP: with TOP = 1 every privileged instruction at guest level 0 exits;
-/// others don't.
-fn top(cpu: &mut Cpu) -> Outcome {
-    let mut guest = Guest::new(cpu);
-    csrwr!(GCFG, (GCFG::TOP::SET + GCFG::GCI.val(2)).value);
-    let words = [
-        encode::csrrd(Gpr::A0, Csr::CRMD),
-        encode::csrwr(Gpr::A0, Csr::save(0)),
-        encode::csrxchg(Gpr::A0, Gpr::A1, Csr::save(0)),
-        encode::ERTN,
-        encode::cacop(8, Gpr::A1),
-    ];
-    for word in words.into_iter().chain(tlb_words()) {
-        expect_gspr(&mut guest, word)?;
-    }
-    expect_none(&mut guest, encode::addi_d(Gpr::A0, Gpr::A0, 1))?;
-    csrwr!(GCFG, GCFG::GCI.val(2).value);
-    expect_none(&mut guest, encode::csrrd(Gpr::A0, Csr::CRMD))
-}
-
-/// D-TOE: with TOE = 1 the guest's own exceptions exit, with their own code.
-fn toe(cpu: &mut Cpu) -> Outcome {
-    let mut guest = Guest::new(cpu);
-    csrwr!(GCFG, GCFG::TOE::SET.value);
-    for (word, ecode) in [
-        (encode::SYSCALL, Ecode::Sys),
-        (encode::BREAK, Ecode::Brk),
-        (encode::UNDEFINED, Ecode::Ine),
-    ] {
-        let exit = run(&mut guest, word);
-        ensure_eq!(exit.ecode(), ecode.number(), "ecode of {word:#010x}");
-        ensure_eq!(exit.badi, word, "BADI");
-        ensure_eq!(crate::gcsrrd!(ESTAT), 0u64, "guest ESTAT");
-    }
-    csrwr!(GCFG, 0);
-    expect_own(&mut guest, encode::SYSCALL, Ecode::Sys)
 }

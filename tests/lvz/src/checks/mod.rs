@@ -15,12 +15,14 @@ mod lines;
 mod llsc;
 mod off;
 mod own;
+mod pages;
 mod smp;
 mod stage2;
 mod stress;
 mod timer;
 mod timer_restore;
 mod tlb;
+mod traps;
 mod unit;
 mod vmstate;
 
@@ -37,9 +39,11 @@ const WITH_LVZ: &[&[Check]] = &[
     bank::CHECKS,
     entry::CHECKS,
     gspr::CHECKS,
+    traps::CHECKS,
     own::CHECKS,
     unit::CHECKS,
     stage2::CHECKS,
+    pages::CHECKS,
     tlb::CHECKS,
     guest_tlb::CHECKS,
     invtlb::CHECKS,

@@ -28,6 +28,8 @@ pub const CHECKS: &[Check] = &[
     Check::every("own.page_fetch", page_fetch),
     Check::every("own.page_modified", page_modified),
     Check::every("own.page_not_readable", page_not_readable),
+    Check::every("own.not_readable_after_store", not_readable_after_store),
+    Check::every("own.directory_flags", directory_flags),
     Check::every("own.page_not_executable", page_not_executable),
     Check::every("own.page_level", page_level),
     Check::every("own.page_restricted_level", page_restricted_level),
@@ -292,5 +294,35 @@ fn refill_huge(cpu: &mut Cpu) -> Outcome {
         guest.start(load).run_to_hvc(DONE)?;
         ensure_eq!(guest.get(Gpr::A1), 0x77 + half, "half at {half:#x}");
     }
+    Ok(())
+}
+
+program!(store_then_load: "st.d $a1, $a0, 0", "ld.d $a1, $a0, 0", "hvcl 0x10");
+
+/// A page that can be written but not read can't be read after a write either.
+fn not_readable_after_store(cpu: &mut Cpu) -> Outcome {
+    let mut guest = Guest::new(cpu);
+    let mut table = guest.first_stage(Shape::P16K);
+    table.map(&mut guest.tables, GVA, page(0), flag::ALL | flag::NR);
+    memory::store(page(0), 0);
+    guest.set(Gpr::A0, GVA).set(Gpr::A1, 9);
+    let own = guest.start(store_then_load).run_to_own(Ecode::Pnr)?;
+    ensure_eq!(own.era, store_then_load as *const () as u64 + 4, "ERA");
+    ensure_eq!(memory::load(page(0)), 9u64, "what was written");
+    Ok(())
+}
+
+/// Flags in a directory entry are no address bits of the next table.
+fn directory_flags(cpu: &mut Cpu) -> Outcome {
+    let mut guest = Guest::new(cpu);
+    let mut table = guest.first_stage(Shape::P16K);
+    memory::store(page(0), 0x41);
+    table.map(&mut guest.tables, GVA, page(0), flag::ALL);
+    for level in [2, 1] {
+        *table.entry(&mut guest.tables, GVA, level) |= flag::NOT_HUGE;
+    }
+    guest.set(Gpr::A0, GVA);
+    guest.start(load).run_to_hvc(DONE)?;
+    ensure_eq!(guest.get(Gpr::A1), 0x41u64, "what was read");
     Ok(())
 }

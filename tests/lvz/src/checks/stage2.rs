@@ -1,4 +1,4 @@
-//! The second stage: faults, refills, page sizes, several guests.
+//! The second stage: faults, refills, several guests.
 
 use crate::arch::tlb;
 use crate::check::{Check, Cpu, Failed, Outcome};
@@ -6,7 +6,7 @@ use crate::guest::memory::{self, page};
 use crate::guest::switch::Exit;
 use crate::guest::table::{Shape, Table, flag};
 use crate::guest::{DONE, Guest, Program, log};
-use crate::machine::{LOW_RAM, boot, cached};
+use crate::machine::{boot, cached};
 use crate::{csrrd, csrwr, ensure, ensure_eq, gcsrwr, program};
 use loongarch_isa::exception::Ecode;
 use loongarch_isa::gpr::Gpr;
@@ -18,6 +18,7 @@ pub const CHECKS: &[Check] = &[
     Check::every("stage2.fetch", fetch_fault),
     Check::every("stage2.modified", modified),
     Check::every("stage2.not_readable", not_readable),
+    Check::every("stage2.not_readable_after_store", not_readable_after_store),
     Check::every("stage2.not_executable", not_executable),
     Check::every("stage2.level", level),
     Check::every("stage2.guest_level3", guest_level3),
@@ -32,34 +33,31 @@ pub const CHECKS: &[Check] = &[
     Check::every("stage2.dirty_once", dirty_once),
     Check::every("stage2.remap", remap),
     Check::every("stage2.neighbour_of_a_pair", neighbour_of_a_pair),
-    Check::every("stage2.pages_4k", pages_4k),
-    Check::every("stage2.huge_16k", huge_16k),
-    Check::every("stage2.huge_4k", huge_4k),
-    Check::every("stage2.huge_4k_upper", huge_4k_upper),
     Check::every("stage2.two_guests", two_guests),
     Check::every("stage2.host_apart", host_apart),
-    Check::every("stage2.stlb_used", stlb_used),
-    Check::every("stage2.host_stlb_used", host_stlb_used),
     Check::every("stage2.nothing_there", nothing_there),
 ];
 
 /// A guest-physical address above all RAM, in pages of our own.
-const GPA: u64 = 0x1_0000_0000;
+pub const GPA: u64 = 0x1_0000_0000;
 
-program!(load: "ld.d $a1, $a0, 0", "hvcl 0x10");
+program!(
+    /// Loads at a0 to a1.
+    load: "ld.d $a1, $a0, 0", "hvcl 0x10",
+);
 program!(store: "st.d $a1, $a0, 0", "hvcl 0x10");
 program!(jump: "jirl $zero, $a0, 0");
 const LOAD: u64 = 0x28c0_0085;
 const STORE: u64 = 0x29c0_0085;
 
 /// Runs `program` with a guest address (in a0) of guest-physical `gpa`.
-fn access(guest: &mut Guest, program: Program, gpa: u64) -> Exit {
+pub fn access(guest: &mut Guest, program: Program, gpa: u64) -> Exit {
     guest.set(Gpr::A0, cached(gpa));
     guest.start(program).run()
 }
 
 /// Reads guest-physical `gpa` in the guest.
-fn read(guest: &mut Guest, gpa: u64) -> Result<u64, Failed> {
+pub fn read(guest: &mut Guest, gpa: u64) -> Result<u64, Failed> {
     access(guest, load, gpa).expect_hvc(DONE)?;
     Ok(guest.get(Gpr::A1))
 }
@@ -115,6 +113,18 @@ fn not_readable(cpu: &mut Cpu) -> Outcome {
 /// NX of the table survives the walk.
 fn not_executable(cpu: &mut Cpu) -> Outcome {
     fault(cpu, jump, flag::ALL | flag::NX, Ecode::Pnx).map(|_| ())
+}
+
+program!(store_then_load: "st.d $a1, $a0, 0", "ld.d $a1, $a0, 0", "hvcl 0x10");
+
+/// A page that can be written but not read can't be read after a write either.
+fn not_readable_after_store(cpu: &mut Cpu) -> Outcome {
+    let mut guest = Guest::new(cpu);
+    guest.map(GPA, page(0), flag::ALL | flag::NR);
+    let exit = access(&mut guest, store_then_load, GPA);
+    exit.expect(Ecode::Pnr)?;
+    ensure_eq!(exit.era, store_then_load as *const () as u64 + 4, "ERA");
+    Ok(())
 }
 
 /// D-STAGE2: the level checked is 0, so a page for exactly level 3 (RPLV,
@@ -297,62 +307,6 @@ fn neighbour_of_a_pair(cpu: &mut Cpu) -> Outcome {
     Ok(())
 }
 
-/// 4 KiB pages in the second stage.
-fn pages_4k(cpu: &mut Cpu) -> Outcome {
-    let mut guest = Guest::shaped(cpu, Shape::P4K);
-    for n in 0..8u64 {
-        let phys = page(0) + (7 - n) * 0x1000;
-        memory::store(phys + 0x10, 0x900 + n);
-        guest.map(GPA + n * 0x1000, phys, flag::ALL);
-    }
-    for n in [0, 7, 3, 4, 1, 2, 6, 5] {
-        let got = read(&mut guest, GPA + n * 0x1000 + 0x10)?;
-        ensure_eq!(got, 0x900 + n, "page {n}");
-    }
-    access(&mut guest, load, GPA + 0x8000).expect(Ecode::Pil)
-}
-
-/// Reads both halves of a huge page at directory `level`, which maps
-/// `base`, through both halves of its TLB pair.
-fn huge(cpu: &mut Cpu, shape: Shape, level: u32, base: u64, offsets: &[u64]) -> Outcome {
-    let mut guest = Guest::shaped(cpu, shape);
-    let gpa = 0x40_0000_0000;
-    guest
-        .vm
-        .stage2
-        .map_huge(&mut guest.tables, gpa, base, flag::ALL, level);
-    for &offset in offsets {
-        let offset = offset + 0x40 * cpu.index as u64;
-        memory::store(base + offset, base ^ offset);
-        let got = read(&mut guest, gpa + offset)?;
-        ensure_eq!(got, base ^ offset, "offset {offset:#x}");
-    }
-    Ok(())
-}
-
-/// RAM that neither the image nor anything else uses: from 128 MiB on.
-const FREE: u64 = 128 << 20;
-
-/// 32 MiB pages.
-fn huge_16k(cpu: &mut Cpu) -> Outcome {
-    const HALF: u64 = 16 << 20;
-    let offsets = [0x10000, HALF + 0x10000, HALF - 0x1000, 2 * HALF - 0x1000];
-    huge(cpu, Shape::P16K, 1, FREE, &offsets)
-}
-
-/// 2 MiB pages.
-fn huge_4k(cpu: &mut Cpu) -> Outcome {
-    const HALF: u64 = 1 << 20;
-    let offsets = [0x11000, HALF + 0x11000, HALF - 0x1000, 2 * HALF - 0x1000];
-    huge(cpu, Shape::P4K, 1, FREE, &offsets)
-}
-
-/// A 1 GiB page, from the directory above.
-fn huge_4k_upper(cpu: &mut Cpu) -> Outcome {
-    let offsets = [FREE + 0x20000, LOW_RAM - 0x10000];
-    huge(cpu, Shape::P4K, 2, 0, &offsets)
-}
-
 /// Two guests with the same guest-physical page in different places take
 /// turns without a flush; each sees its own.
 fn two_guests(cpu: &mut Cpu) -> Outcome {
@@ -393,64 +347,6 @@ fn host_apart(cpu: &mut Cpu) -> Outcome {
     for turn in seen {
         ensure_eq!(turn, 0xbbbb_aaaau64, "guest and host");
     }
-    Ok(())
-}
-
-/// Pages that [`stlb_used`] touches: 256 pairs, one a set of the STLB.
-const MANY: u64 = 512;
-
-program!(
-    /// Loads from a1 pages of 16 KiB, from a0 on.
-    touch:
-    "li.d $t0, 0x4000",
-    "1: ld.d $t1, $a0, 0",
-    "add.d $a0, $a0, $t0",
-    "addi.d $a1, $a1, -1",
-    "bnez $a1, 1b",
-    "hvcl 0x10",
-);
-
-/// With STLBPS = 14 the pages of a guest fit into the STLB: the second pass
-/// over 512 of them needs no refill.
-fn stlb_used(cpu: &mut Cpu) -> Outcome {
-    let mut guest = Guest::new(cpu);
-    for n in 0..MANY {
-        guest.map(GPA + n * 0x4000, page(0), flag::ALL);
-    }
-    let mut refills = [0; 2];
-    for count in &mut refills {
-        let before = log().count;
-        guest.set(Gpr::A0, cached(GPA)).set(Gpr::A1, MANY);
-        guest.start(touch).run_to_hvc(DONE)?;
-        *count = log().count - before;
-    }
-    ensure!(refills[0] >= MANY / 2, "first pass: {} refills", refills[0]);
-    // What the guest runs on is in random MTLB entries of its own.
-    ensure!(refills[1] <= 2, "second pass: {} refills", refills[1]);
-    Ok(())
-}
-
-/// The same for the host's own mapped addresses.
-fn host_stlb_used(cpu: &mut Cpu) -> Outcome {
-    let mut guest = Guest::new(cpu);
-    let mut host = Table::new(Shape::P16K, &mut guest.tables);
-    for n in 0..MANY {
-        host.map(&mut guest.tables, GPA + n * 0x4000, page(0), flag::ALL);
-    }
-    let empty = csrwr!(PGDL, host.root());
-    let mut refills = [0; 2];
-    for count in &mut refills {
-        let before = log().count;
-        for n in 0..MANY {
-            // SAFETY: the host's table maps this address to a data page.
-            unsafe { ((GPA + n * 0x4000) as *const u64).read_volatile() };
-        }
-        *count = log().count - before;
-    }
-    csrwr!(PGDL, empty);
-    tlb::invalidate::<{ tlb::ALL }>(0, 0);
-    ensure_eq!(refills[0], MANY / 2, "refills of the first pass");
-    ensure_eq!(refills[1], 0u64, "refills of the second pass");
     Ok(())
 }
 

@@ -25,6 +25,9 @@ pub const CHECKS: &[Check] = &[
     Check::every("tlb.replaced_odd_page", replaced_odd_page),
     Check::every("tlb.replaced_level3", replaced_level3),
     Check::every("tlb.replaced_second_stage", replaced_second_stage),
+    Check::every("tlb.changed_window", changed_window),
+    Check::every("tlb.changed_guest_window", changed_guest_window),
+    Check::every("tlb.index_beyond", index_beyond),
 ];
 
 const ADDRESS: u64 = 0x12_3456_8000;
@@ -231,5 +234,75 @@ fn replaced_second_stage(cpu: &mut Cpu) -> Outcome {
             ensure_eq!(guest.get(Gpr::A1), n as u64, "entry {n} at level {level}");
         }
     }
+    Ok(())
+}
+
+/// A window of its own for these checks: 0xa000…, level 0, cached.
+const WINDOW: u64 = 0xa000_0000_0000_0011;
+
+/// The address of `phys` in it.
+fn in_window(phys: u64) -> u64 {
+    0xa000 << 48 | phys
+}
+
+/// A direct map window that is taken away translates no more.
+fn changed_window(_: &mut Cpu) -> Outcome {
+    memory::store(page(0), 0x77);
+    let read = || {
+        HostRun::new()
+            .with(Gpr::A0, in_window(page(0)))
+            .program(load_and_trap)
+    };
+    csrwr!(dmw(2), WINDOW);
+    let with = read();
+    csrwr!(dmw(2), 0);
+    let without = read();
+    ensure_eq!(
+        with.exit().ecode(),
+        Ecode::Sys.number(),
+        "ecode with the window"
+    );
+    ensure_eq!(with.get(Gpr::A1), 0x77u64, "what was read");
+    ensure_eq!(without.exit().ecode(), Ecode::Ade.number(), "ecode without");
+    Ok(())
+}
+
+program!(
+    /// Loads at a0, takes window 2 away, loads again.
+    close_window:
+    "ld.d $a1, $a0, 0",
+    "csrwr $zero, {dmw2}",
+    "ld.d $a2, $a0, 0",
+    "hvcl 0x10",
+    dmw2 = const loongarch_isa::csr::Csr::dmw(2).number(),
+);
+
+/// The guest's too, taken away by the guest or by the host.
+fn changed_guest_window(cpu: &mut Cpu) -> Outcome {
+    memory::store(page(0), 0x77);
+    let mut guest = Guest::new(cpu);
+    gcsrwr!(dmw(2), WINDOW);
+    guest.set(Gpr::A0, in_window(page(0)));
+    let own = guest.start(close_window).run_to_own(Ecode::Ade)?;
+    ensure_eq!(guest.get(Gpr::A1), 0x77u64, "what was read");
+    ensure_eq!(own.era, close_window as *const () as u64 + 8, "guest ERA");
+    gcsrwr!(dmw(2), WINDOW);
+    guest.start(load).run_to_hvc(DONE)?;
+    gcsrwr!(dmw(2), 0);
+    guest.start(load).run_to_own(Ecode::Ade)?;
+    Ok(())
+}
+
+/// TLBIDX can name more entries than there are: using such a number hurts
+/// nothing.
+fn index_beyond(_: &mut Cpu) -> Outcome {
+    for index in (MTLB_ENTRIES..2048).step_by(61) {
+        host_entry().write(index);
+        read_host(index);
+        csrwr!(TLBIDX, TLBIDX::INDEX.val(entries::MTLB + index).value);
+        tlb::guest_flush();
+    }
+    entries::empty();
+    ensure!(!host_entry().found(), "an entry was left");
     Ok(())
 }

@@ -48,8 +48,8 @@ pub const VECTOR: u64 = 0x7001;
 /// `hvcl` code at the guest's TLB refill entry.
 pub const REFILL: u64 = 0x7002;
 
-/// Host timer ticks after which a guest that doesn't exit is given up: 5 s.
-const BUDGET: u64 = 5_000_000 * arch::TICKS_PER_US;
+/// Host timer ticks after which a guest that doesn't exit is given up: 2 s.
+const BUDGET: u64 = 2_000_000 * arch::TICKS_PER_US;
 /// TCFG.EN; the value with its low two bits zero makes a one-shot of it.
 const TCFG_EN: u64 = 1;
 /// PRMD at entry: PIE, so that host interrupts are on in the guest.

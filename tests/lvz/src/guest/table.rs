@@ -22,6 +22,10 @@ pub mod flag {
     pub const CACHED: u64 = 1 << 4;
     /// A huge page, in a directory entry.
     pub const HUGE: u64 = 1 << 6;
+    /// Low bits of a directory entry that mean nothing there.
+    pub const NOT_HUGE: u64 = 0xfbf;
+    /// Bits 11:7 of a page's entry, which are software's.
+    pub const SOFTWARE: u64 = 0xf80;
     /// Not readable.
     pub const NR: u64 = 1 << 61;
     /// Not executable.
@@ -153,7 +157,8 @@ impl Table {
         self.shape
     }
 
-    /// The entry for `address` at `level`; makes the tables above it.
+    /// The entry for `address` at `level`; makes the tables above it. Flags
+    /// that a directory entry may have are no part of its address.
     pub fn entry(&mut self, pool: &mut dyn Pool, address: u64, level: u32) -> &'static mut u64 {
         let mut table = self.root;
         let mut at = self.shape.directories;
@@ -170,7 +175,7 @@ impl Table {
             if *slot == 0 {
                 *slot = phys_of(pool.table(self.shape.page_bytes()).as_ptr());
             }
-            table = *slot;
+            table = *slot & !(self.shape.page_bytes() - 1);
             at -= 1;
         }
     }
