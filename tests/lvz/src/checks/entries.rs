@@ -58,6 +58,17 @@ fn index_word(index: u64) -> u64 {
 }
 
 impl Entry {
+    /// A first-stage entry that isn't global.
+    pub fn first(gid: u64, asid: u64, address: u64) -> Entry {
+        Entry {
+            side: Side::First,
+            gid,
+            asid,
+            global: false,
+            address,
+        }
+    }
+
     /// The low half of both pages: valid, at a made-up place.
     fn low(&self) -> u64 {
         0x7000_0013 | u64::from(self.global) << 6

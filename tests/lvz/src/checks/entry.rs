@@ -3,6 +3,7 @@
 use crate::arch::{self, code, encode};
 use crate::check::{Check, Cpu, Outcome};
 use crate::guest::host_run::HostRun;
+use crate::guest::programs::{done, for_a_while, forever};
 use crate::guest::{DONE, Guest, PIE};
 use crate::machine::{boot, phys_of};
 use crate::{csrrd, csrwr, csrxchg, ensure, ensure_eq, gcsrrd, gcsrwr, program};
@@ -36,9 +37,6 @@ pub const CHECKS: &[Check] = &[
     Check::every("entry.masked_interrupt", masked_interrupt),
     Check::every("entry.many", many),
 ];
-
-program!(done: "hvcl 0x10");
-program!(forever: "b .");
 
 /// Random values in all registers come back from `hvcl` as they went in.
 fn registers(cpu: &mut Cpu) -> Outcome {
@@ -202,12 +200,15 @@ fn level3(cpu: &mut Cpu) -> Outcome {
     Ok(())
 }
 
-program!(ertn_ahead:
+program!(
+    /// Skips an instruction by `ertn`.
+    ertn_ahead:
     "la.pcrel $t0, 1f",
-    "csrwr $t0, 6",
+    "csrwr $t0, {era}",
     "ertn",
     "hvcl 0x11",
     "1: hvcl 0x10",
+    era = const Csr::ERA.number(),
 );
 
 /// `ertn` in the guest uses the guest's ERA and PRMD and stays in the guest.
@@ -220,11 +221,14 @@ fn guest_ertn(cpu: &mut Cpu) -> Outcome {
     Ok(())
 }
 
-program!(ertn_to_syscall:
+program!(
+    /// Goes on by `ertn` to a system call.
+    ertn_to_syscall:
     "la.pcrel $t0, 1f",
-    "csrwr $t0, 6",
+    "csrwr $t0, {era}",
     "ertn",
     "1: syscall 0",
+    era = const Csr::ERA.number(),
 );
 
 /// The guest's `ertn` to level 3, and back by a system call of its own.
@@ -323,16 +327,6 @@ fn takes_cpu_back_with_guest_ie(cpu: &mut Cpu) -> Outcome {
     ensure_eq!(gcsrrd!(CRMD), boot::MODE | 4, "guest CRMD");
     Ok(())
 }
-
-program!(
-    /// Runs for a0 ticks of the counter.
-    for_a_while:
-    "rdtime.d $t0, $zero",
-    "1: rdtime.d $t1, $zero",
-    "sub.d $t1, $t1, $t0",
-    "bltu $t1, $a0, 1b",
-    "hvcl 0x10",
-);
 
 /// A host that leaves PIE = 0 doesn't get the CPU back by interrupt.
 fn pie_off(cpu: &mut Cpu) -> Outcome {

@@ -5,10 +5,11 @@ use super::entries::{self, Entry, Side, read_guest};
 use crate::arch::tlb;
 use crate::check::{Check, Cpu, Outcome};
 use crate::guest::memory::{self, page};
-use crate::guest::table::{Shape, Table, flag};
-use crate::guest::{DONE, Guest, Program, reset_bank};
+use crate::guest::programs::{done, load};
+use crate::guest::table::{Shape, flag};
+use crate::guest::{DONE, Guest, Program, fresh_gid, reset_bank};
 use crate::{csrrd, csrxchg, ensure, ensure_eq, gcsrrd, gcsrwr, program};
-use loongarch_isa::csr::TLBIDX;
+use loongarch_isa::csr::{Csr, TLBIDX};
 use loongarch_isa::gpr::Gpr;
 
 /// This group.
@@ -28,22 +29,24 @@ pub const CHECKS: &[Check] = &[
 
 const ADDRESS: u64 = 0x12_3456_8000;
 
-program!(load: "ld.d $a1, $a0, 0", "hvcl 0x10");
-
 program!(
     /// Writes an entry from the guest's registers, makes them forget it, reads
     /// it (to a0, a1) and searches it (to a2).
     write_read_search:
     "tlbwr",
-    "csrwr $zero, 0x12",
-    "csrwr $zero, 0x13",
+    "csrwr $zero, {low0}",
+    "csrwr $zero, {low1}",
     "tlbrd",
-    "csrrd $a0, 0x11",
-    "csrrd $a1, 0x12",
-    "csrwr $zero, 0x10",
+    "csrrd $a0, {high}",
+    "csrrd $a1, {low0}",
+    "csrwr $zero, {index}",
     "tlbsrch",
-    "csrrd $a2, 0x10",
+    "csrrd $a2, {index}",
     "hvcl 0x10",
+    index = const Csr::TLBIDX.number(),
+    high = const Csr::TLBEHI.number(),
+    low0 = const Csr::TLBELO0.number(),
+    low1 = const Csr::TLBELO1.number(),
 );
 
 /// Puts an entry into the guest's TLB registers.
@@ -75,7 +78,16 @@ fn guest_write_read_search(cpu: &mut Cpu) -> Outcome {
     Ok(())
 }
 
-program!(fill: "tlbfill", "csrwr $zero, 0x10", "tlbsrch", "csrrd $a2, 0x10", "hvcl 0x10");
+program!(
+    /// Fills an entry, forgets its place and searches it (to a2).
+    fill:
+    "tlbfill",
+    "csrwr $zero, {index}",
+    "tlbsrch",
+    "csrrd $a2, {index}",
+    "hvcl 0x10",
+    index = const Csr::TLBIDX.number(),
+);
 
 /// The guest's tlbfill puts the entry where its search finds it.
 fn guest_fill(cpu: &mut Cpu) -> Outcome {
@@ -91,13 +103,7 @@ fn guest_fill(cpu: &mut Cpu) -> Outcome {
 /// 3 the other GID's.
 fn left_after(cpu: &mut Cpu, program: Program) -> Result<u64, crate::check::Failed> {
     let mut guest = Guest::new(cpu);
-    let base = Entry {
-        side: Side::First,
-        gid: guest.vm.gid,
-        asid: 6,
-        global: false,
-        address: ADDRESS,
-    };
+    let base = Entry::first(guest.vm.gid, 6, ADDRESS);
     let step = 0x8000;
     let all = [
         base,
@@ -128,11 +134,10 @@ fn left_after(cpu: &mut Cpu, program: Program) -> Result<u64, crate::check::Fail
 
 program!(clear: "tlbclr", "hvcl 0x10");
 program!(flush: "tlbflush", "hvcl 0x10");
-program!(nothing: "hvcl 0x10");
 
 /// The guest's tlbclr in the MTLB: its non-global entries of this ASID.
 fn guest_clear(cpu: &mut Cpu) -> Outcome {
-    ensure_eq!(left_after(cpu, nothing)?, 0b1111u64, "before");
+    ensure_eq!(left_after(cpu, done)?, 0b1111u64, "before");
     ensure_eq!(left_after(cpu, clear)?, 0b1110u64, "after tlbclr");
     Ok(())
 }
@@ -143,62 +148,55 @@ fn guest_flush(cpu: &mut Cpu) -> Outcome {
     Ok(())
 }
 
-/// The guest's ASIDs keep its first-stage entries apart, without a flush.
-fn guest_asids(cpu: &mut Cpu) -> Outcome {
+/// Two tables with different pages behind [`GVA`], used in turn without a
+/// flush; `become_owner` says whose the next table is. Each load must come
+/// from its own.
+fn take_turns(cpu: &mut Cpu, become_owner: impl Fn(&mut Guest, usize)) -> Outcome {
     let mut guest = Guest::new(cpu);
-    let gva = 0x10_0000_8000;
-    let mut tables = [0; 2];
-    for (n, root) in tables.iter_mut().enumerate() {
+    let mut roots = [0; 2];
+    for (n, root) in roots.iter_mut().enumerate() {
         let mut table = guest.first_stage(Shape::P16K);
         memory::store(page(n), 0x40 + n as u64);
-        table.map(&mut guest.tables, gva, page(n), flag::ALL);
+        table.map(&mut guest.tables, GVA, page(n), flag::ALL);
         *root = table.root();
     }
     for round in 0..20 {
         let n = round % 2;
-        gcsrwr!(PGDL, tables[n]);
-        gcsrwr!(ASID, 100 + n as u64);
-        guest.set(Gpr::A0, gva);
+        become_owner(&mut guest, n);
+        gcsrwr!(PGDL, roots[n]);
+        guest.set(Gpr::A0, GVA);
         guest.start(load).run_to_hvc(DONE)?;
-        ensure_eq!(guest.get(Gpr::A1), 0x40 + n as u64, "ASID {}", 100 + n);
+        ensure_eq!(guest.get(Gpr::A1), 0x40 + n as u64, "round {round}");
     }
     Ok(())
+}
+
+/// A guest-virtual address without a window.
+const GVA: u64 = 0x10_0000_8000;
+
+/// The guest's ASIDs keep its first-stage entries apart, without a flush.
+fn guest_asids(cpu: &mut Cpu) -> Outcome {
+    take_turns(cpu, |_, n| {
+        gcsrwr!(ASID, 100 + n as u64);
+    })
 }
 
 /// First-stage entries of two guests of the same address and ASID don't mix,
 /// though neither is flushed.
 fn guest_entries_by_gid(cpu: &mut Cpu) -> Outcome {
-    let mut guest = Guest::new(cpu);
-    let gva = 0x10_0000_8000;
-    let vms = [guest.vm, guest.another_vm()];
-    let mut roots = [0; 2];
-    for (n, root) in roots.iter_mut().enumerate() {
-        let mut table: Table = guest.first_stage(Shape::P16K);
-        memory::store(page(n), 0x60 + n as u64);
-        table.map(&mut guest.tables, gva, page(n), flag::ALL);
-        *root = table.root();
-    }
-    for round in 0..20 {
-        let n = round % 2;
-        guest.vm = vms[n];
-        gcsrwr!(PGDL, roots[n]);
-        guest.set(Gpr::A0, gva);
-        guest.start(load).run_to_hvc(DONE)?;
-        ensure_eq!(guest.get(Gpr::A1), 0x60 + n as u64, "guest {n}");
-    }
-    Ok(())
+    // All guests have the same identity map as second stage.
+    let gids = [fresh_gid(), fresh_gid()];
+    take_turns(cpu, |guest, n| guest.vm.gid = gids[n])
 }
 
 /// D-GTLB: a guest's tlbrd of another guest's entry shows none.
 fn guest_cant_see_others(cpu: &mut Cpu) -> Outcome {
     let guest = Guest::new(cpu);
     let (gid, asid) = (guest.vm.gid, 6);
+    let global = true;
     let entry = Entry {
-        side: Side::First,
-        gid,
-        asid,
-        global: true,
-        address: ADDRESS,
+        global,
+        ..Entry::first(gid, asid, ADDRESS)
     };
     entry.write(11);
     let (mine, other) = (read_guest(11, gid), read_guest(11, gid ^ 0x80));
@@ -214,13 +212,7 @@ fn guest_cant_see_others(cpu: &mut Cpu) -> Outcome {
 fn gtlb_write_read_search(cpu: &mut Cpu) -> Outcome {
     let guest = Guest::new(cpu);
     let (gid, asid) = (guest.vm.gid, 6);
-    let entry = Entry {
-        side: Side::First,
-        gid,
-        asid,
-        global: false,
-        address: ADDRESS,
-    };
+    let entry = Entry::first(gid, asid, ADDRESS);
     entry.write(11);
     let found = entry.found();
     let index = gcsrrd!(TLBIDX) & 0xfff;
@@ -248,14 +240,7 @@ fn gtlb_fill(cpu: &mut Cpu) -> Outcome {
     let guest = Guest::new(cpu);
     guest_registers(0, ADDRESS, 0x7000_0013, 6);
     as_guest(guest.vm.gid, tlb::guest_fill);
-    let (side, gid, asid) = (Side::First, guest.vm.gid, 6);
-    let entry = Entry {
-        side,
-        gid,
-        asid,
-        global: false,
-        address: ADDRESS,
-    };
+    let entry = Entry::first(guest.vm.gid, 6, ADDRESS);
     ensure!(entry.found(), "gtlbsrch doesn't find it");
     let side = Side::Second;
     ensure!(
@@ -279,14 +264,8 @@ fn gtlb_flush(cpu: &mut Cpu) -> Outcome {
 /// What is left after `act` of: ASID 6, global, another GID's.
 fn gtlb_left(cpu: &mut Cpu, act: fn(), want: u64) -> Outcome {
     let guest = Guest::new(cpu);
-    let (side, gid, asid) = (Side::First, guest.vm.gid, 6);
-    let base = Entry {
-        side,
-        gid,
-        asid,
-        global: false,
-        address: ADDRESS,
-    };
+    let gid = guest.vm.gid;
+    let base = Entry::first(gid, 6, ADDRESS);
     let all = [
         base,
         Entry {

@@ -7,6 +7,9 @@
 use super::entries::{self, Entry, Side};
 use crate::arch::{code, encode, tlb};
 use crate::check::{Check, Cpu, Outcome};
+use crate::guest::memory::{self, page};
+use crate::guest::programs::load;
+use crate::guest::table::flag;
 use crate::guest::{DONE, Guest};
 use crate::{ensure, ensure_eq};
 use loongarch_isa::gpr::Gpr;
@@ -222,10 +225,7 @@ fn context_by_tgid(cpu: &mut Cpu) -> Outcome {
 /// What the searches say is what a guest meets: after each operation that
 /// clears second stages a changed mapping is used, after the others not.
 fn second_stage_by_use(cpu: &mut Cpu) -> Outcome {
-    use crate::guest::memory::{self, page};
-    use crate::guest::table::flag;
     const GPA: u64 = 0x1_0000_0000;
-    crate::program!(load: "ld.d $a1, $a0, 0", "hvcl 0x10");
     let mut guest = Guest::new(cpu);
     memory::store(page(0), 0);
     memory::store(page(1), 1);

@@ -3,6 +3,7 @@
 use crate::arch::{self, encode};
 use crate::check::{Check, Cpu, Failed, Outcome};
 use crate::guest::host_run::HostRun;
+use crate::guest::programs::{done, forever};
 use crate::guest::{DONE, Guest, Own, Program, vectors};
 use crate::machine::boot;
 use crate::{csrrd, csrwr, csrxchg, ensure, ensure_eq, gcsrrd, gcsrwr, gcsrxchg, program};
@@ -39,9 +40,6 @@ pub const HOST_CHECKS: &[Check] = &[
     Check::every("irq.host_swi_at_once", host_swi_at_once),
     Check::every("irq.host_unmask_at_once", host_unmask_at_once),
 ];
-
-program!(done: "hvcl 0x10");
-program!(forever: "b .");
 
 /// CRMD with interrupts on.
 const MODE_IE: u64 = boot::MODE | 4;

@@ -6,6 +6,7 @@
 use super::irq::{ALL, interrupted};
 use crate::check::{Check, Cpu, Outcome};
 use crate::guest::Guest;
+use crate::guest::programs::forever;
 use crate::guest::table::flag;
 use crate::machine::{device, eiointc};
 use crate::{csrrd, csrwr, ensure_eq, gcsrrd, gcsrwr, program};
@@ -20,8 +21,6 @@ pub const CHECKS: &[Check] = &[
     Check::boot("irq.hwip_off", hwip_off),
     Check::boot("irq.hwic", hwic),
 ];
-
-program!(forever: "b .");
 
 /// A physical line passed on by HWIP shows in the guest's ESTAT at its own
 /// bit, and goes when the device's does.

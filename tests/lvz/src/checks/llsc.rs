@@ -3,6 +3,7 @@
 use crate::arch::tlb;
 use crate::check::{Check, Cpu, Outcome};
 use crate::guest::memory::{self, page};
+use crate::guest::programs::done;
 use crate::guest::table::{Shape, flag};
 use crate::guest::{DONE, Guest, Program, fresh_gid, log};
 use crate::machine::cached;
@@ -217,14 +218,12 @@ fn second_stage_refill_keeps(cpu: &mut Cpu) -> Outcome {
     Ok(())
 }
 
-program!(nothing: "hvcl 0x10");
-
 /// D-LLBIT: the `ertn` that enters the guest clears the host's LL bit.
 fn entry_clears_the_hosts(cpu: &mut Cpu) -> Outcome {
     let mut guest = Guest::new(cpu);
     memory::store(page(0), 3);
     let value = host_ll(page(0));
-    guest.start(nothing).run_to_hvc(DONE)?;
+    guest.start(done).run_to_hvc(DONE)?;
     ensure_eq!(csrrd!(LLBCTL) & ROLLB, 0u64, "host's ROLLB");
     ensure_eq!(host_sc(page(0), value + 1), 0u64, "host's SC");
     Ok(())

@@ -4,6 +4,7 @@
 use crate::arch::{code, encode};
 use crate::check::{Check, Cpu, Outcome};
 use crate::guest::memory::{self, page};
+use crate::guest::programs::{LOAD, STORE, jump, load, store, store_then_load};
 use crate::guest::table::{Shape, flag};
 use crate::guest::{DONE, Guest, Own, Program, REFILL, vectors};
 use crate::machine::boot;
@@ -39,10 +40,6 @@ pub const CHECKS: &[Check] = &[
     Check::every("own.refill_huge", refill_huge),
     Check::every("own.refill_upper_half", refill_upper_half),
 ];
-
-program!(load: "ld.d $a1, $a0, 0", "hvcl 0x10");
-program!(store: "st.d $a1, $a0, 0", "hvcl 0x10");
-program!(jump: "jirl $zero, $a0, 0");
 
 /// Runs one instruction at both levels; it must be the guest's own exception,
 /// with all of its state.
@@ -188,13 +185,13 @@ fn fault(
 
 fn page_load(cpu: &mut Cpu) -> Outcome {
     let own = fault(cpu, 0, load, 0, Ecode::Pil)?;
-    ensure_eq!(own.badi, 0x28c0_0085u64, "BADI");
+    ensure_eq!(own.badi, LOAD, "BADI");
     Ok(())
 }
 
 fn page_store(cpu: &mut Cpu) -> Outcome {
     let own = fault(cpu, 0, store, 0, Ecode::Pis)?;
-    ensure_eq!(own.badi, 0x29c0_0085u64, "BADI");
+    ensure_eq!(own.badi, STORE, "BADI");
     Ok(())
 }
 
@@ -296,8 +293,6 @@ fn refill_huge(cpu: &mut Cpu) -> Outcome {
     }
     Ok(())
 }
-
-program!(store_then_load: "st.d $a1, $a0, 0", "ld.d $a1, $a0, 0", "hvcl 0x10");
 
 /// A page that can be written but not read can't be read after a write either.
 fn not_readable_after_store(cpu: &mut Cpu) -> Outcome {

@@ -4,6 +4,7 @@ use super::stage2::{GPA, access, read};
 use crate::arch::tlb;
 use crate::check::{Check, Cpu, Outcome};
 use crate::guest::memory::{self, page};
+use crate::guest::programs::{jump, load};
 use crate::guest::table::{Shape, Table, flag};
 use crate::guest::{DONE, Guest, Program, log};
 use crate::machine::{LOW_RAM, cached};
@@ -23,9 +24,6 @@ pub const CHECKS: &[Check] = &[
     Check::every("stage2.stlb_used", stlb_used),
     Check::every("stage2.host_stlb_used", host_stlb_used),
 ];
-
-program!(load: "ld.d $a1, $a0, 0", "hvcl 0x10");
-program!(jump: "jirl $zero, $a0, 0");
 
 /// NX, NR and RPLV of a huge page's entry survive the walk.
 fn huge_flags(cpu: &mut Cpu) -> Outcome {

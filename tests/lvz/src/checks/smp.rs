@@ -4,6 +4,7 @@ use super::entries::{self, Entry, Side};
 use crate::arch::{self, counter, delay, tlb};
 use crate::check::{Check, Cpu, Failed, Outcome};
 use crate::guest::memory::{self, page, page_of};
+use crate::guest::programs::{for_a_while, forever, load};
 use crate::guest::table::flag;
 use crate::guest::{DONE, Guest, Program};
 use crate::machine::ipi::{self, Vector};
@@ -49,9 +50,6 @@ fn wait_for_turn(turn: u64) -> Outcome {
     ensure!(came, "turn {turn} never came");
     Ok(())
 }
-
-program!(load: "ld.d $a1, $a0, 0", "hvcl 0x10");
-program!(forever: "b .");
 
 /// The same GID on all CPUs, with a page of its own behind the same address:
 /// the TLBs are each CPU's own.
@@ -207,16 +205,6 @@ fn of_other(other: usize) -> Failed {
         crate::check::failure(other)
     ))
 }
-
-program!(
-    /// Runs for a0 ticks of the counter.
-    for_a_while:
-    "rdtime.d $t0, $zero",
-    "1: rdtime.d $t1, $zero",
-    "sub.d $t1, $t1, $t0",
-    "bltu $t1, $a0, 1b",
-    "hvcl 0x10",
-);
 
 /// Sends one IPI to CPU 0.
 fn send_one(_: &mut Cpu) -> Outcome {

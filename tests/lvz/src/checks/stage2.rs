@@ -3,11 +3,12 @@
 use crate::arch::tlb;
 use crate::check::{Check, Cpu, Failed, Outcome};
 use crate::guest::memory::{self, page};
+use crate::guest::programs::{LOAD, STORE, jump, load, store, store_then_load};
 use crate::guest::switch::Exit;
 use crate::guest::table::{Shape, Table, flag};
 use crate::guest::{DONE, Guest, Program, log};
 use crate::machine::{boot, cached};
-use crate::{csrrd, csrwr, ensure, ensure_eq, gcsrwr, program};
+use crate::{csrrd, csrwr, ensure, ensure_eq, gcsrwr};
 use loongarch_isa::exception::Ecode;
 use loongarch_isa::gpr::Gpr;
 
@@ -40,15 +41,6 @@ pub const CHECKS: &[Check] = &[
 
 /// A guest-physical address above all RAM, in pages of our own.
 pub const GPA: u64 = 0x1_0000_0000;
-
-program!(
-    /// Loads at a0 to a1.
-    load: "ld.d $a1, $a0, 0", "hvcl 0x10",
-);
-program!(store: "st.d $a1, $a0, 0", "hvcl 0x10");
-program!(jump: "jirl $zero, $a0, 0");
-const LOAD: u64 = 0x28c0_0085;
-const STORE: u64 = 0x29c0_0085;
 
 /// Runs `program` with a guest address (in a0) of guest-physical `gpa`.
 pub fn access(guest: &mut Guest, program: Program, gpa: u64) -> Exit {
@@ -114,8 +106,6 @@ fn not_readable(cpu: &mut Cpu) -> Outcome {
 fn not_executable(cpu: &mut Cpu) -> Outcome {
     fault(cpu, jump, flag::ALL | flag::NX, Ecode::Pnx).map(|_| ())
 }
-
-program!(store_then_load: "st.d $a1, $a0, 0", "ld.d $a1, $a0, 0", "hvcl 0x10");
 
 /// A page that can be written but not read can't be read after a write either.
 fn not_readable_after_store(cpu: &mut Cpu) -> Outcome {

@@ -3,6 +3,7 @@
 use crate::arch::{self, code, encode};
 use crate::check::{Check, Cpu, Outcome};
 use crate::guest::memory::{self, page};
+use crate::guest::programs::{count_ticks, load};
 use crate::guest::table::{Shape, flag};
 use crate::guest::{DONE, Guest, VECTOR, fresh_gid};
 use crate::machine::{boot, cached};
@@ -73,23 +74,6 @@ program!(
     "hvcl 0x10",
 );
 
-program!(
-    /// The guest's vector: counts in SAVE1, keeps every register.
-    count:
-    ".p2align 12",
-    "csrwr $t0, {save0}",
-    "li.w $t0, 1",
-    "csrwr $t0, {ticlr}",
-    "csrrd $t0, {save1}",
-    "addi.d $t0, $t0, 1",
-    "csrwr $t0, {save1}",
-    "csrrd $t0, {save0}",
-    "ertn",
-    save0 = const Csr::save(0).number(),
-    save1 = const Csr::save(1).number(),
-    ticlr = const Csr::TICLR.number(),
-);
-
 /// Steps of [`generate`] in a run.
 const STEPS: u64 = 20_000;
 
@@ -135,7 +119,7 @@ fn run_broken(guest: &mut Guest, cpu: &mut Cpu) -> Result<u64, crate::check::Fai
 /// some of both.
 fn interrupted_loop(cpu: &mut Cpu) -> Outcome {
     let mut guest = Guest::new(cpu);
-    gcsrwr!(EENTRY, count as *const () as u64);
+    gcsrwr!(EENTRY, count_ticks as *const () as u64);
     gcsrwr!(ECFG, Interrupt::TI.bit());
     gcsrwr!(CRMD, boot::MODE | 4);
     let start = arch::counter();
@@ -163,7 +147,6 @@ fn interrupted_loop(cpu: &mut Cpu) -> Outcome {
 /// How long [`interrupted_loop`] goes on for its interrupts: 10 s.
 const PATIENCE: u64 = 10_000_000 * arch::TICKS_PER_US;
 
-program!(load: "ld.d $a1, $a0, 0", "hvcl 0x10");
 const GPA: u64 = 0x1_0000_0000;
 
 /// Six hundred fresh GIDs, each with the page somewhere else: also after the

@@ -6,6 +6,7 @@
 
 use crate::arch::{self, counter, delay};
 use crate::check::{Check, Cpu, Outcome};
+use crate::guest::programs::forever;
 use crate::guest::{DONE, Guest};
 use crate::machine::boot;
 use crate::{csrrd, csrwr, ensure, ensure_eq, gcsrrd, gcsrwr, gcsrxchg, program};
@@ -365,7 +366,6 @@ program!(
     "1: hvcl 0x10",
     ticlr = const Csr::TICLR.number(),
 );
-program!(forever: "b .");
 
 /// Ten periods, counted in the guest, with no exit in between.
 fn ticks_in_guest(cpu: &mut Cpu) -> Outcome {

@@ -5,6 +5,7 @@ use crate::arch::tlb;
 use crate::check::{Check, Cpu, Outcome};
 use crate::guest::host_run::HostRun;
 use crate::guest::memory::{self, page};
+use crate::guest::programs::load;
 use crate::guest::table::flag;
 use crate::guest::{DONE, Guest};
 use crate::machine::boot;
@@ -139,7 +140,6 @@ fn usetgid_off(_: &mut Cpu) -> Outcome {
 }
 
 const GPA: u64 = 0x1_0000_0000;
-program!(load: "ld.d $a1, $a0, 0", "hvcl 0x10");
 
 /// Writes a pair to the STLB of the host's array, way 0. What guests run on
 /// is in huge pages, whose refills take random entries of the MTLB only.

@@ -4,10 +4,11 @@ use super::gspr::{expect_gspr, expect_none, expect_own, run, tlb_words};
 use crate::arch::encode;
 use crate::check::{Check, Cpu, Outcome};
 use crate::guest::memory::page;
+use crate::guest::programs::{forever, load};
 use crate::guest::table::Shape;
 use crate::guest::{Guest, REFILL};
 use crate::machine::boot;
-use crate::{csrwr, ensure_eq, gcsrrd, gcsrwr, program};
+use crate::{csrwr, ensure_eq, gcsrrd, gcsrwr};
 use loongarch_isa::csr::{Csr, GCFG};
 use loongarch_isa::exception::Ecode;
 use loongarch_isa::gpr::Gpr;
@@ -76,8 +77,6 @@ fn toe(cpu: &mut Cpu) -> Outcome {
 }
 
 const GVA: u64 = 0x10_0000_8000;
-program!(load: "ld.d $a1, $a0, 0", "hvcl 0x10");
-program!(forever: "b .");
 
 /// A page fault of the guest's exits with the guest-virtual address in BADV.
 fn toe_page_fault(cpu: &mut Cpu) -> Outcome {

@@ -5,10 +5,11 @@
 //! offset, the guest's timer, a floating-point register. Most of the time is
 //! spent in guest mode. Progress is a line `VMSTATE step n` on CPU 0.
 
-use super::entries::{self, Entry, Side};
+use super::entries::{self, Entry};
 use crate::arch::{self, counter};
 use crate::check::{Check, Cpu, Outcome};
 use crate::guest::memory::{self, page};
+use crate::guest::programs::count_ticks;
 use crate::guest::table::flag;
 use crate::guest::{DONE, Guest, log};
 use crate::machine::{boot, cached};
@@ -56,23 +57,6 @@ program!(
     "hvcl 0x10",
 );
 
-program!(
-    /// The guest's vector: counts timer interrupts in SAVE1.
-    count:
-    ".p2align 12",
-    "csrwr $t0, {save0}",
-    "li.w $t0, 1",
-    "csrwr $t0, {ticlr}",
-    "csrrd $t0, {save1}",
-    "addi.d $t0, $t0, 1",
-    "csrwr $t0, {save1}",
-    "csrrd $t0, {save0}",
-    "ertn",
-    save0 = const Csr::save(0).number(),
-    save1 = const Csr::save(1).number(),
-    ticlr = const Csr::TICLR.number(),
-);
-
 /// What `work` comes to from `seed`; `words` is the sum of the two words.
 fn expected(seed: u64, words: u64) -> u64 {
     (0..ITERATIONS).fold(seed, |x, _| {
@@ -118,7 +102,7 @@ fn prepare(cpu: &mut Cpu) -> Guest {
     csrwr!(GCNTC, GCNTC);
     csrwr!(EUEN, EUEN::FPE::SET.value);
     gcsrwr!(EUEN, EUEN::FPE::SET.value);
-    gcsrwr!(EENTRY, count as *const () as u64);
+    gcsrwr!(EENTRY, count_ticks as *const () as u64);
     gcsrwr!(ECFG, Interrupt::TI.bit());
     gcsrwr!(CRMD, boot::MODE | 4);
     guest.set(Gpr::A2, cached(GPA)).set(Gpr::A3, GVA);
@@ -127,14 +111,7 @@ fn prepare(cpu: &mut Cpu) -> Guest {
 
 /// The only way to [`GVA`]: a first-stage entry, with no table behind it.
 fn first_stage_entry(guest: &Guest) {
-    let (side, gid, asid) = (Side::First, guest.vm.gid, 6);
-    let entry = Entry {
-        side,
-        gid,
-        asid,
-        global: false,
-        address: GVA & !0x7fff,
-    };
+    let entry = Entry::first(guest.vm.gid, 6, GVA & !0x7fff);
     entry.write_to(13, page(1) | flag::ALL);
 }
 

@@ -8,6 +8,7 @@
 
 pub mod host_run;
 pub mod memory;
+pub mod programs;
 pub mod refill;
 pub mod switch;
 pub mod table;
@@ -32,10 +33,10 @@ pub type Program = extern "C" fn() -> !;
 /// Defines a program in assembly.
 #[macro_export]
 macro_rules! program {
-    ($(#[$doc:meta])* $name:ident: $($asm:tt)+) => {
+    ($(#[$doc:meta])* $visible:vis $name:ident: $($asm:tt)+) => {
         $(#[$doc])*
         #[unsafe(naked)]
-        extern "C" fn $name() -> ! {
+        $visible extern "C" fn $name() -> ! {
             core::arch::naked_asm!($($asm)+)
         }
     };
