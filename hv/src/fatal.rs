@@ -83,25 +83,23 @@ pub fn exception(kind: &str, frame: &Frame, estat: u64, address: u64) -> ! {
         }
     }
     let [_, ra, _, sp, ..] = frame.gprs;
-    callers(sp, &[pc, ra]);
+    callers(sp, &[ra]);
     stop()
 }
 
-/// Prints `first`, then whatever on the stack from `sp` on is an address
-/// that a call would have left there.
-fn callers(sp: u64, first: &[u64]) {
-    let mut left = CALLERS;
-    for &address in first {
-        say(format_args!("at {address:#018x}"));
-    }
-    for at in (0..STACK_WORDS).map(|index| sp.wrapping_add(8 * index)) {
+/// Prints whatever in `registers`, and then on the stack from `sp` on, is an
+/// address that a call would have left there.
+fn callers(sp: u64, registers: &[u64]) {
+    let on_stack = (0..STACK_WORDS).map(|index| {
+        let at = sp.wrapping_add(8 * index) as *const u64;
         // SAFETY: the stack grew down to `sp` from at least that many words
         // above, or the words read are other RAM of the hypervisor.
-        let word = unsafe { (at as *const u64).read() };
-        if left > 0 && trap::caller_word(word).is_some_and(is_call) {
-            say(format_args!("   called from {:#018x}", word - 4));
-            left -= 1;
-        }
+        unsafe { at.read() }
+    });
+    let words = registers.iter().copied().chain(on_stack);
+    let calls = words.filter(|&word| trap::caller_word(word).is_some_and(is_call));
+    for address in calls.take(CALLERS) {
+        say(format_args!("   called from {:#018x}", address - 4));
     }
 }
 

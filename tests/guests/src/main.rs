@@ -1,7 +1,7 @@
 //! Bare-metal guests that test the hypervisor from inside.
 //!
 //! One program, started by the hypervisor as a VM's kernel; its command line
-//! says what to do (`mode=`: check, the default, or evil), on which physical ids
+//! says what to do (`mode=`: check, the default, evil or bench), on which physical ids
 //! (`ids=0,1,…`) and which checks (`only=`part of a name). Each check prints
 //! a PASS or FAIL line; then the VM stops itself.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -11,6 +11,8 @@ fn main() {
     eprintln!("test-guests runs in a VM on a LoongArch machine only");
 }
 
+#[cfg(target_os = "none")]
+mod bench;
 #[cfg(target_os = "none")]
 mod check;
 #[cfg(target_os = "none")]
@@ -31,6 +33,10 @@ extern "C" fn guest_main(_one: u64, command_line: u64) -> ! {
     smp::start(&options);
     let code = match options.text("mode") {
         "evil" => evil::run(&options),
+        "bench" => {
+            bench::run();
+            0
+        }
         "" | "check" => check::run_all(&checks::ALL, options.text("only"), smp::count()),
         other => {
             println!("FAIL guest: no mode {other}");
