@@ -110,24 +110,22 @@ impl Step for Packages {
     }
 }
 
-/// Fetches the packages from the first suite that has them all.
+/// Fetches the packages from the first suite that has them all. If none has, the error is
+/// the last one's; why the others failed is shown before.
 fn fetch(cx: &Context, out: &mut Output) -> Result<Vec<Package>> {
-    let mut failed = Vec::new();
-    for suite in SUITES {
-        let apt = Apt::open(cx, Kind::Loong64, &[suite])?;
-        match apt.fetch_closure(out, &PACKAGES, is_used) {
-            Ok(packages) => return Ok(packages),
-            Err(error) => {
-                out.task
-                    .line(&format!("{suite} can't give the guests' packages"));
-                failed.push(error.context(format!("no LoongArch packages from {suite}")));
-            }
+    let [first, second] = SUITES.map(|suite| Apt::open(cx, Kind::Loong64, &[suite]));
+    match first?.fetch_closure(out, &PACKAGES, is_used) {
+        Ok(packages) => Ok(packages),
+        Err(error) => {
+            let [suite, other] = SUITES;
+            out.task.line(&format!(
+                "no LoongArch packages from {suite} ({}): trying {other}",
+                error.root_cause()
+            ));
+            let fetched = second?.fetch_closure(out, &PACKAGES, is_used);
+            fetched.with_context(|| format!("no LoongArch packages from {suite} or {other}"))
         }
     }
-    let other = failed.pop().context("there is a suite")?;
-    Err(failed
-        .into_iter()
-        .fold(other, |sum, error| sum.context(format!("{error:#}"))))
 }
 
 /// Whether the package `name` is wanted.
