@@ -26,7 +26,7 @@ fact cpus "$(nproc)"
 echo NO_HRTICK > /sys/kernel/debug/sched/features
 # Nothing is printed in between: a CPU that prints is often in the hypervisor.
 on_every_cpu spin
-sleep 1
+usleep 500000
 snapshot spin-start > /tmp/spin
 sleep "$SPIN"
 snapshot spin-end >> /tmp/spin
