@@ -31,25 +31,22 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// End of the names of configurations in a bundle.
 const CONFIG_SUFFIX: &str = ".vm";
 
-/// Starts every VM of `bundle` that can be started; how many those are.
-pub fn all(bundle: &Bundle<'_>, cpus: &'static [Mailbox]) -> usize {
+/// Starts every VM of `bundle` that can be started.
+pub fn all(bundle: &Bundle<'_>, cpus: &'static [Mailbox]) {
     // Held until all have started: one that stops at once is not the last.
     RUNNING.fetch_add(1, Ordering::SeqCst);
-    let mut started = 0;
     for (name, text) in bundle
         .files()
         .filter(|(name, _)| name.ends_with(CONFIG_SUFFIX))
     {
-        match one(bundle, text, cpus) {
-            Ok(()) => started += 1,
-            Err(why) => log::error!("{name}: {why}"),
+        if let Err(why) = one(bundle, text, cpus) {
+            log::error!("{name}: {why}");
         }
     }
     if RUNNING.fetch_sub(1, Ordering::SeqCst) == 1 {
         log::info!("no VM runs: switching off");
         power::off();
     }
-    started
 }
 
 fn one(bundle: &Bundle<'_>, text: &[u8], cpus: &'static [Mailbox]) -> Result<(), String> {

@@ -93,7 +93,7 @@ fn start_guests(initrd: Option<Range>, mailboxes: &'static [Mailbox]) {
     // the frame allocator.
     let bytes = unsafe { core::slice::from_raw_parts(at, initrd.bytes() as usize) };
     match Bundle::read(bytes) {
-        Ok(bundle) => log::debug!("{} VMs started", launch::all(&bundle, mailboxes)),
+        Ok(bundle) => launch::all(&bundle, mailboxes),
         Err(error) => refuse(format_args!("the initrd: {error}")),
     }
 }

@@ -20,6 +20,7 @@ use crate::vcpu::emulate::cpucfg::CpucfgTable;
 use crate::vcpu::postbox::{Notify, Postbox, Posts};
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::sync::atomic::AtomicUsize;
 use spin::{Mutex, Once};
 
@@ -101,7 +102,7 @@ pub struct Vm {
     #[expect(dead_code, reason = "kept for its drop")]
     keep: Keep,
     root: Hpa,
-    vcpus: Box<[VcpuShared]>,
+    vcpus: Box<[Arc<VcpuShared>]>,
     ids: PhysicalIds,
     stopped: Once<StopReason>,
 }
@@ -145,7 +146,11 @@ impl Vm {
             name: config.name.clone(),
             ram,
             cpucfg,
-            vcpus: config.ids.iter().map(|&id| VcpuShared::new(id)).collect(),
+            vcpus: config
+                .ids
+                .iter()
+                .map(|&id| Arc::new(VcpuShared::new(id)))
+                .collect(),
             mmio,
             console: LineBuffer::new(&config.name),
             running: AtomicUsize::new(config.ids.len()),
@@ -171,26 +176,15 @@ impl Vm {
 
     /// Its vCPUs, by index.
     #[must_use]
-    pub const fn vcpus(&self) -> &[VcpuShared] {
+    pub const fn vcpus(&self) -> &[Arc<VcpuShared>] {
         &self.vcpus
-    }
-
-    /// vCPU `index`.
-    ///
-    /// # Panics
-    /// Where the VM has no such vCPU: an index comes from `Vcpu::new`, which
-    /// checked it, or from the map of ids, and the list never changes.
-    #[inline]
-    #[must_use]
-    pub fn vcpu(&self, index: usize) -> &VcpuShared {
-        &self.vcpus[index]
     }
 
     /// The vCPU with physical id `id`.
     #[inline]
     #[must_use]
     pub fn by_id(&self, id: u64) -> Option<&VcpuShared> {
-        self.vcpus.get(self.ids.find(id)?)
+        self.vcpus.get(self.ids.find(id)?).map(Arc::as_ref)
     }
 
     /// Carries out a write to a send register.

@@ -167,6 +167,7 @@ const fn rj(word: u32) -> Gpr {
 }
 
 /// Decodes one instruction word, or `None` for one that never exits.
+#[inline]
 pub const fn decode(word: u32) -> Option<Insn> {
     match word >> 24 {
         0x00 => decode_unprivileged(word),

@@ -71,7 +71,7 @@ pub enum VmExit {
 }
 
 /// Takes an exit apart.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn decode(info: &ExitInfo) -> VmExit {
     let Some(ecode) = Ecode::of_estat(info.estat) else {

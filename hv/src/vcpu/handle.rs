@@ -38,7 +38,7 @@ pub trait Hardware: Notifier {
 }
 
 /// Handles an exit.
-#[inline]
+#[inline(always)]
 pub fn handle(vcpu: &mut Vcpu, info: &ExitInfo, hardware: &mut impl Hardware) -> Resume {
     let outcome = match decode(info) {
         VmExit::Sensitive(insn) => sensitive(vcpu, insn, info, hardware),
@@ -58,7 +58,7 @@ pub fn handle(vcpu: &mut Vcpu, info: &ExitInfo, hardware: &mut impl Hardware) ->
 }
 
 /// Moves the pc as the emulation's end asks for.
-#[inline]
+#[inline(always)]
 fn finish(vcpu: &mut Vcpu, outcome: Outcome, hardware: &mut impl Hardware) -> Resume {
     let pc = vcpu.context.pc;
     let (pc, resume) = match outcome {
@@ -71,7 +71,7 @@ fn finish(vcpu: &mut Vcpu, outcome: Outcome, hardware: &mut impl Hardware) -> Re
     resume
 }
 
-#[inline]
+#[inline(always)]
 fn sensitive(
     vcpu: &mut Vcpu,
     insn: Insn,
@@ -121,7 +121,7 @@ fn idle(vcpu: &mut Vcpu, hardware: &mut impl Hardware) -> Outcome {
     Outcome::Then(Resume::Yield(Yield::Sleep))
 }
 
-#[inline]
+#[inline(always)]
 fn iocsr_read(vcpu: &Vcpu, offset: u32, width: Width) -> u64 {
     if offset.wrapping_sub(ipi::BASE) < ipi::BYTES {
         vcpu.shared().ipi.read(offset, width)
@@ -132,7 +132,7 @@ fn iocsr_read(vcpu: &Vcpu, offset: u32, width: Width) -> u64 {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn iocsr_write(vcpu: &Vcpu, offset: u32, width: Width, value: u64, notifier: &impl Notifier) {
     if offset.wrapping_sub(ipi::BASE) >= ipi::BYTES {
         return;
@@ -171,19 +171,24 @@ impl<N: Notifier> hypercall::Env for CallEnv<'_, N> {
     }
 }
 
+#[inline(always)]
 fn call(vcpu: &mut Vcpu, code: u16, hardware: &mut impl Hardware) -> Outcome {
     let plv = hardware.privilege();
     let Vcpu {
-        context, vm, index, ..
+        context,
+        vm,
+        shared,
+        ..
     } = vcpu;
     let env = CallEnv {
         vm,
-        stats: &vm.vcpu(*index).stats,
+        stats: &shared.stats,
         notifier: hardware,
     };
     hypercall::call(&env, &mut context.gprs, code, plv)
 }
 
+#[cold]
 fn unit_disabled(
     vcpu: &mut Vcpu,
     unit: Unit,
@@ -205,6 +210,7 @@ fn unit_disabled(
     Outcome::Fault(Exception::no_such_instruction(info.badi as u32))
 }
 
+#[inline(always)]
 fn memory(
     vcpu: &mut Vcpu,
     gpa: Gpa,
@@ -242,6 +248,7 @@ fn memory(
 
 /// A fault on the VM's own RAM: a TLB entry from before the page was mapped,
 /// or an access that the mapping doesn't allow.
+#[cold]
 fn ram_fault(
     vcpu: &Vcpu,
     gpa: Gpa,

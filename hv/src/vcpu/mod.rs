@@ -146,7 +146,7 @@ pub struct Vcpu {
     pub units_loaded: bool,
     /// The unit registers while they aren't loaded.
     pub units: Units,
-    index: usize,
+    shared: Arc<VcpuShared>,
     vm: Arc<Vm>,
 }
 
@@ -167,10 +167,8 @@ impl Vcpu {
     /// where the VM has no such vCPU. It is parked.
     #[must_use]
     pub fn new(vm: Arc<Vm>, index: usize, cpu: u32) -> Option<Self> {
-        if index >= vm.vcpus().len() {
-            return None;
-        }
-        let stats = &raw const vm.vcpu(index).stats;
+        let shared = vm.vcpus().get(index)?.clone();
+        let stats = &raw const shared.stats;
         Some(Self {
             context: Context {
                 stats: stats as u64,
@@ -187,7 +185,7 @@ impl Vcpu {
             waiting: true,
             units_loaded: false,
             units: Units::default(),
-            index,
+            shared,
             vm,
         })
     }
@@ -210,12 +208,6 @@ impl Vcpu {
         &self.vm
     }
 
-    /// Its index in the VM.
-    #[must_use]
-    pub const fn index(&self) -> usize {
-        self.index
-    }
-
     /// Root of its VM's second-stage tables.
     #[must_use]
     pub fn root(&self) -> Hpa {
@@ -226,14 +218,13 @@ impl Vcpu {
     #[inline]
     #[must_use]
     pub fn shared(&self) -> &VcpuShared {
-        self.vm.vcpu(self.index)
+        &self.shared
     }
 
     /// Publishes "in guest" and takes the posts.
     #[inline]
     pub fn enter_guest(&mut self) -> Posts {
-        let postbox = &self.vm.vcpu(self.index).postbox;
-        postbox.enter(&mut self.owner)
+        self.shared.postbox.enter(&mut self.owner)
     }
 
     /// Publishes "outside".

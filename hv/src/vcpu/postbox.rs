@@ -192,7 +192,8 @@ impl Postbox {
     /// Owner: takes what was posted.
     #[inline]
     pub fn take(&self) -> Posts {
-        if self.posted.load(Ordering::Acquire) == 0 {
+        // The swap below is what orders; 0 says that there is nothing to order.
+        if self.posted.load(Ordering::Relaxed) == 0 {
             return Posts::NONE;
         }
         Posts(self.posted.swap(0, Ordering::SeqCst))

@@ -25,9 +25,11 @@ pub trait Loaded: Hardware {
 /// Runs the loaded vCPU until it gives its CPU back.
 #[inline]
 pub fn run(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
+    let mut waiting = vcpu.waiting;
     loop {
         let posts = vcpu.enter_guest();
-        if posts != Posts::NONE || vcpu.waiting {
+        if posts != Posts::NONE || waiting {
+            waiting = false;
             let resume = look(vcpu, posts, cpu);
             if resume != Resume::Guest {
                 vcpu.leave_guest();

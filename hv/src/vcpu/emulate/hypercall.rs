@@ -25,6 +25,7 @@ pub trait Env {
 }
 
 /// Carries out a call with `code`, made at privilege level `plv`.
+#[inline]
 pub fn call(env: &impl Env, gprs: &mut Gprs, code: u16, plv: u64) -> Outcome {
     let function = gprs.get(Gpr::A0);
     env.stats()

@@ -183,8 +183,8 @@ fn paravirtual_ipis_reach_their_target() {
     }
     assert_eq!(exit(&mut vcpu, &mut fake, HVC, 0, HVCL), Resume::Guest);
     assert_eq!(vcpu.context.gprs.get(Gpr::A0), 0);
-    assert_eq!(vcpu.vm().vcpu(1).postbox.take().lines(), 1);
-    assert_eq!(vcpu.vm().vcpu(0).postbox.take().lines(), 0);
+    assert_eq!(vcpu.vm().vcpus()[1].postbox.take().lines(), 1);
+    assert_eq!(vcpu.vm().vcpus()[0].postbox.take().lines(), 0);
 }
 
 #[test]
