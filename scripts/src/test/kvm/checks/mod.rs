@@ -3,6 +3,10 @@
 //! The jobs in the two machines only measure; here it is judged, with the bounds and
 //! the reason for each.
 
+mod time;
+
+use std::sync::LazyLock;
+
 use anyhow::{Context as _, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
@@ -15,10 +19,6 @@ use crate::hash::hex;
 
 /// The last number of the guests' data, which are the lines 1, 2, 3, … up to it.
 pub const LAST_NUMBER: u32 = 100_000;
-
-/// How many times in a row a CPU may read the same number of timer interrupts: five
-/// times what is seen on the fastest.
-const LONGEST_ROW: u32 = 100;
 
 /// One boot, as it was asked for and as it went.
 pub struct Boot<'a> {
@@ -95,97 +95,6 @@ impl Boot<'_> {
         Ok(format!("{cpus}"))
     }
 
-    /// On a busy CPU the kernel's tick comes HZ times a second, and a few interrupts of
-    /// other timers with it. Out of its turn a CPU may miss ticks, but not in the time that
-    /// its hypervisor has not given to others. A multi-threaded CPU is out of its turn
-    /// also while this machine runs something else, and can't know: there the rate has no
-    /// lower bound, and [`Boot::ticks`] sees whether a tick was lost.
-    fn timer(&self) -> Result<String> {
-        let (start, end) = (self.snapshot("spin-start")?, self.snapshot("spin-end")?);
-        let span = end.uptime - start.uptime;
-        let counts = end
-            .since(start, "timer")
-            .context("no timer in /proc/interrupts")?;
-        let stolen = end
-            .stolen
-            .iter()
-            .zip(&start.stolen)
-            .map(|(end, start)| end - start);
-        let (hz, cpus) = (f64::from(self.hz), self.case.vcpus as usize);
-        let checked = counts.iter().zip(stolen).map(|(&count, stolen)| {
-            let least = if self.case.threads {
-                1.0
-            } else {
-                0.95 * hz * (span - stolen)
-            };
-            let rate = count as f64 / span;
-            ensure!(
-                count as f64 >= least && rate <= 1.1 * hz,
-                "{rate:.0} per second, {stolen:.2} of {span:.2} s stolen"
-            );
-            Ok(rate)
-        });
-        let rates = checked.collect::<Result<Vec<_>>>()?;
-        ensure!(
-            rates.len() == cpus && span > 0.5,
-            "counts of {} CPUs in {span} s",
-            rates.len()
-        );
-        let low = rates.iter().copied().fold(f64::MAX, f64::min);
-        let high = rates.iter().copied().fold(0.0, f64::max);
-        Ok(format!(
-            "{low:.0} to {high:.0} per second and CPU, HZ is {hz}"
-        ))
-    }
-
-    /// No CPU runs for long without a tick. How long is measured in readings of the tick
-    /// count by the CPU itself, so by its own work, however little it gets of the machine:
-    /// 1 CPU in deterministic time reads it 21 times a tick, and nothing is faster.
-    fn ticks(&self) -> Result<String> {
-        let mut longest = 0;
-        for cpu in 0..self.case.vcpus {
-            let values = self
-                .guest
-                .facts("ticks")
-                .find(|values| values.first() == Some(&cpu.to_string()));
-            let values = values.with_context(|| format!("CPU {cpu} has reported nothing"))?;
-            let numbers = values
-                .iter()
-                .map(|word| word.parse::<u32>())
-                .collect::<Result<Vec<_>, _>>()?;
-            let [_, ticks, readings, same] = numbers[..] else {
-                bail!("CPU {cpu} reported {values:?}")
-            };
-            ensure!(
-                ticks > 0 && readings > 0,
-                "CPU {cpu} got {ticks} ticks in {readings} readings"
-            );
-            longest = longest.max(same);
-        }
-        ensure!(
-            longest <= LONGEST_ROW,
-            "a CPU went on for {longest} readings without a tick"
-        );
-        Ok(format!(
-            "at most {longest} readings of the count without a tick"
-        ))
-    }
-
-    /// The guest's clock goes as fast as its host's. The host's times are those at which
-    /// it saw a line: a host that shares a busy machine sees it late.
-    fn clock(&self) -> Result<String> {
-        let (first, last) = ("load-start", "load-end");
-        let guest = self.snapshot(last)?.uptime - self.snapshot(first)?.uptime;
-        let seen = self.guest.seen(last).zip(self.guest.seen(first));
-        let host = seen
-            .map(|(last, first)| last - first)
-            .context("the host saw nothing")?;
-        let late = if self.case.threads { 3.0 } else { 0.2 };
-        let figures = format!("{guest:.2} s in the guest, {host:.2} s on its host");
-        ensure!((guest - host).abs() <= late + 0.02 * host, "{figures}");
-        Ok(figures)
-    }
-
     /// Every CPU gets wake-ups by software interrupt 0. One CPU alone sends none.
     fn paravirtual_ipi(&self) -> Result<String> {
         let (start, end) = (self.snapshot("load-start")?, self.snapshot("load-end")?);
@@ -252,7 +161,6 @@ impl Boot<'_> {
                 where_.join(", ")
             );
         }
-        let right = right_hash();
         for cpu in 0..self.case.vcpus {
             let name = cpu.to_string();
             let hash = self
@@ -262,7 +170,11 @@ impl Boot<'_> {
             let hash = hash
                 .and_then(|values| values.get(1))
                 .with_context(|| format!("no hash from CPU {cpu}"))?;
-            ensure!(*hash == right, "CPU {cpu} has {hash} instead of {right}");
+            ensure!(
+                *hash == *RIGHT_HASH,
+                "CPU {cpu} has {hash} instead of {}",
+                *RIGHT_HASH
+            );
         }
         Ok(format!("{} hashes", self.case.vcpus))
     }
@@ -334,9 +246,12 @@ fn end_of(report: &Report) -> String {
 }
 
 /// The hash of the data, as sha256sum prints it.
-fn right_hash() -> String {
+static RIGHT_HASH: LazyLock<String> = LazyLock::new(|| {
     let data: String = (1..=LAST_NUMBER)
         .map(|number| format!("{number}\n"))
         .collect();
     hex(&Sha256::digest(data))
-}
+});
+
+#[cfg(test)]
+mod tests;
