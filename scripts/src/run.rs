@@ -10,6 +10,10 @@ use crate::hint::failure;
 use crate::qemu::Timing;
 use crate::setup;
 
+/// On the kernel's command line: 16 CPUs share the few of this machine, and what waits
+/// for its turn there must not look stuck.
+const PATIENCE: &str = "watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120";
+
 /// What the machine is like.
 #[derive(Debug, Args)]
 pub struct Options {
@@ -31,7 +35,7 @@ pub struct Options {
 pub fn run(cx: &Context, options: &Options) -> Result<()> {
     setup::ensure(cx, &NEEDS)?;
     let start = if options.kvm_guest {
-        "start=kvm-guest"
+        " start=kvm-guest"
     } else {
         ""
     };
@@ -41,7 +45,7 @@ pub fn run(cx: &Context, options: &Options) -> Result<()> {
         timing: Timing::Threads,
         lvz: true,
         image: Image::KvmHost,
-        append: start.to_owned(),
+        append: format!("{PATIENCE}{start}"),
     };
     let (cpus, mem) = (options.cpus, options.mem);
     eprintln!(
