@@ -13,6 +13,9 @@ use anyhow::{Context as _, Result};
 
 use crate::hint::{Advise, failure};
 
+/// What an unfinished folder's name has between the step's and the process's.
+const UNFINISHED: &str = ".unfinished-";
+
 /// The cache folder and the layout inside it.
 #[derive(Debug, Clone)]
 pub struct Cache {
@@ -59,9 +62,24 @@ impl Cache {
     }
 
     /// Where the step `name` builds its output until it is complete: a sibling of
-    /// [`Cache::output`], so that a rename puts it there in one go.
+    /// [`Cache::output`], so that a rename puts it there in one go. It is this process's
+    /// own: a program that outlives a killed process can't write into it.
     pub fn unfinished(&self, name: &str) -> PathBuf {
-        self.root.join("steps").join(format!("{name}.unfinished"))
+        let (folder, own) = (self.root.join("steps"), std::process::id());
+        folder.join(format!("{name}{UNFINISHED}{own}"))
+    }
+
+    /// Removes what interrupted runs of the step `name` have left, as far as possible: a
+    /// program that one of them has started may still be writing.
+    pub fn remove_unfinished(&self, name: &str) {
+        let prefix = format!("{name}{UNFINISHED}");
+        let entries = fs::read_dir(self.root.join("steps")).into_iter().flatten();
+        for entry in entries.filter_map(Result::ok) {
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                // The next run tries again.
+                let _ = remove(&entry.path());
+            }
+        }
     }
 
     /// The record that says that the step `name` is complete, and of which inputs.

@@ -244,7 +244,7 @@ fn run(cx: &Context, step: &dyn Step) -> Result<()> {
     let inputs = inputs_of(cx, step)?;
     let folder = cache.unfinished(name);
     remove(&cache.stamp(name))?;
-    remove(&folder)?;
+    cache.remove_unfinished(name);
     make_folder(&folder)?;
     need_space(cache.root(), step.disk_mib())?;
     let log = Log::create(cache.log(name))?;
@@ -255,7 +255,7 @@ fn run(cx: &Context, step: &dyn Step) -> Result<()> {
         task: cx.progress.task(name),
     };
     if let Err(error) = step.run(cx, &mut out) {
-        remove(&out.folder)?;
+        cache.remove_unfinished(name);
         return Err(error);
     }
     put_in_place(cache, name)?;

@@ -206,9 +206,12 @@ fn an_interrupted_step_starts_over() {
         "the kill left its half-made folder"
     );
     assert!(!is_done(&bench.cx, &a).unwrap());
+    let other = bench.cx.cache.output("a.unfinished-1");
+    fs::create_dir(&other).unwrap();
     a.act.set(Act::Succeed);
     bench.ensure("a").unwrap();
     assert_eq!(a.runs.get(), 2);
+    assert!(!other.exists(), "what another process left is removed too");
     assert!(!bench.cx.cache.unfinished("a").exists());
     assert!(!bench.cx.cache.output("a").join("half").exists());
 }

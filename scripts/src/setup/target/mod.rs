@@ -128,6 +128,7 @@ fn provide(cx: &Context, compiler: &Compiler, out: &mut Output) -> Result<&'stat
                 .line("rustup can't serve the target; building it from Debian's rust-src");
             let made = source::build(cx, compiler, out)?;
             install(compiler, &made)?;
+            remove(&out.folder().join(source::WORK))?;
             "built from Debian's rust-src"
         }
     };
@@ -137,8 +138,10 @@ fn provide(cx: &Context, compiler: &Compiler, out: &mut Output) -> Result<&'stat
 
 /// Compiles and links the probe.
 fn probe(cx: &Context, out: &mut Output) -> Result<()> {
-    let folder = cx.cache.kept("target-probe")?;
-    let (source, program) = (folder.join("probe.rs"), folder.join("probe.elf"));
+    let (source, program) = (
+        out.folder().join("probe.rs"),
+        out.folder().join("probe.elf"),
+    );
     fs::write(&source, PROBE)?;
     let mut compile = rustc(cx);
     compile

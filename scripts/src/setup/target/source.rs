@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 
 use super::{Compiler, TARGET};
 use crate::apt::{Apt, Kind, Package};
-use crate::cache::{make_folder, remove};
+use crate::cache::make_folder;
 use crate::context::Context;
 use crate::hint::failure;
 use crate::process;
@@ -20,20 +20,22 @@ use crate::step::Output;
 /// first, whose index is small.
 const SUITES: [&str; 4] = ["trixie-backports", "bookworm-backports", "forky", "sid"];
 
+/// The folder, in the step's own, where the libraries are built.
+pub const WORK: &str = "work";
+
 /// The libraries a bare-metal program links.
 const LIBRARIES: [&str; 3] = ["core", "alloc", "compiler_builtins"];
 
 /// The package whose building builds the libraries.
 const MANIFEST: &str = "[package]\nname = \"empty\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[lib]\npath = \"lib.rs\"\n";
 
-/// Builds the libraries and returns their files.
+/// Builds the libraries in the folder [`WORK`] of the step's own and returns their files.
 ///
 /// # Errors
 /// Debian has no source of this compiler's version, or the build fails.
 pub fn build(cx: &Context, compiler: &Compiler, out: &mut Output) -> Result<Vec<PathBuf>> {
     let package = find(cx, &compiler.version, out)?;
-    let work = cx.cache.kept("target")?;
-    remove(&work)?;
+    let work = out.folder().join(WORK);
     out.task
         .doing(&format!("unpacking rust-src {}", package.version));
     package.extract(&work.join("rust-src"))?;
@@ -49,15 +51,27 @@ pub fn build(cx: &Context, compiler: &Compiler, out: &mut Output) -> Result<Vec<
         return Err(failure(what, format!("rustup target add {TARGET}")));
     }
     let project = work.join("project");
-    make_folder(&project)?;
-    fs::write(project.join("Cargo.toml"), MANIFEST)?;
-    fs::write(project.join("lib.rs"), "#![no_std]\n")?;
+    write_project(&project, &library)?;
     compile(&project, &library, compiler, out)?;
     let folder = project.join(format!("target/{TARGET}/release/deps"));
     LIBRARIES
         .iter()
         .map(|name| find_library(&folder, name))
         .collect()
+}
+
+/// Writes the project, with what the standard library depends on taken from the package:
+/// cargo resolves it all, though the three libraries need none of it.
+fn write_project(project: &Path, library: &Path) -> Result<()> {
+    make_folder(&project.join(".cargo"))?;
+    fs::write(project.join("Cargo.toml"), MANIFEST)?;
+    fs::write(project.join("lib.rs"), "#![no_std]\n")?;
+    let vendor = toml::Value::from(library.join("vendor").display().to_string());
+    let sources = format!(
+        "[source.crates-io]\nreplace-with = \"vendored\"\n[source.vendored]\ndirectory = {vendor}\n"
+    );
+    fs::write(project.join(".cargo/config.toml"), sources)?;
+    Ok(())
 }
 
 /// The package rust-src of exactly `version`.
