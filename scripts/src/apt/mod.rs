@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::cache::{make_folder, write_atomically};
+use crate::cache::{make_folder, remove, write_atomically};
 use crate::context::Context;
 use crate::hash::sha256_of_file;
 use crate::hint::{Advise, failure};
@@ -167,7 +167,10 @@ impl Apt {
         }
         out.task
             .line("the index may be out of date: trying again with a new one");
-        crate::cache::remove(&self.root.join("fetched"))?;
+        // All of it: apt would keep a damaged list whose signed index hasn't changed.
+        remove(&self.root.join("fetched"))?;
+        remove(&self.root.join("lists"))?;
+        make_folder(&self.root.join("lists/partial"))?;
         self.index(out)?;
         work(out)
     }
@@ -268,7 +271,7 @@ impl Apt {
         let mut get = self.program("apt-get");
         get.arg("download").current_dir(&self.debs);
         for package in packages {
-            crate::cache::remove(&package.file)?;
+            remove(&package.file)?;
             get.arg(format!("{}={}", package.name, package.version));
         }
         let (log, task) = (&out.log, &mut out.task);
