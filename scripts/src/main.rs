@@ -12,6 +12,7 @@ mod context;
 mod guest;
 mod hash;
 mod hint;
+mod hypervisor;
 mod process;
 mod progress;
 mod qemu;

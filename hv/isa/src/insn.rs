@@ -166,13 +166,22 @@ const fn rj(word: u32) -> Gpr {
     Gpr::from_field(word >> 5)
 }
 
-/// Decodes one instruction word, or `None` for one that never exits.
-#[inline]
-pub const fn decode(word: u32) -> Option<Insn> {
+/// Decodes a sensitive instruction or `hvcl`; `None` for any other word.
+#[inline(always)]
+pub const fn decode_sensitive(word: u32) -> Option<Insn> {
     match word >> 24 {
         0x00 => decode_unprivileged(word),
         0x04 => Some(decode_csr(word)),
         0x06 => decode_privileged(word),
+        _ => None,
+    }
+}
+
+/// Decodes one instruction word, or `None` for one that never exits.
+#[inline]
+pub const fn decode(word: u32) -> Option<Insn> {
+    match word >> 24 {
+        0x00 | 0x04 | 0x06 => decode_sensitive(word),
         0x24..=0x27 => Some(decode_pointer_access(word)),
         0x28..=0x2a => decode_offset_access(word),
         0x38 => decode_indexed_access(word),
@@ -180,6 +189,7 @@ pub const fn decode(word: u32) -> Option<Insn> {
     }
 }
 
+#[inline(always)]
 const fn decode_unprivileged(word: u32) -> Option<Insn> {
     if word >> 10 == opcode::CPUCFG >> 10 {
         let (rd, rj) = (rd(word), rj(word));
@@ -192,6 +202,7 @@ const fn decode_unprivileged(word: u32) -> Option<Insn> {
     }
 }
 
+#[inline(always)]
 const fn decode_csr(word: u32) -> Insn {
     let op = match rj(word).number() {
         0 => CsrOp::Read,
@@ -203,6 +214,7 @@ const fn decode_csr(word: u32) -> Insn {
 }
 
 /// `cacop`, the IOCSR group and `idle`.
+#[inline(always)]
 const fn decode_privileged(word: u32) -> Option<Insn> {
     if word >> 22 == opcode::CACOP >> 22 {
         let code = bits(word, 0, 5) as u8;
@@ -224,6 +236,7 @@ const fn decode_privileged(word: u32) -> Option<Insn> {
 }
 
 /// `ldptr.w`, `stptr.w`, `ldptr.d`, `stptr.d`: 0x24 to 0x27.
+#[inline(always)]
 const fn decode_pointer_access(word: u32) -> Insn {
     let width = Width::from_field(2 | bits(word, 25, 1));
     let rd = rd(word);
@@ -234,11 +247,13 @@ const fn decode_pointer_access(word: u32) -> Insn {
 }
 
 /// `ld.{b,h,w,d}`, `st.{b,h,w,d}`, `ld.{bu,hu,wu}`: bits 31:22 from 0x0a0.
+#[inline(always)]
 const fn decode_offset_access(word: u32) -> Option<Insn> {
     decode_access(bits(word, 24, 2), word >> 22, rd(word))
 }
 
 /// The same with an index register: bits 31:18 from 0xe00, bits 17:15 zero.
+#[inline(always)]
 const fn decode_indexed_access(word: u32) -> Option<Insn> {
     if bits(word, 22, 2) != 0 || bits(word, 15, 3) != 0 {
         return None;
@@ -247,6 +262,7 @@ const fn decode_indexed_access(word: u32) -> Option<Insn> {
 }
 
 /// `group` 0 loads, 1 stores, 2 loads without sign (no double word there).
+#[inline(always)]
 const fn decode_access(group: u32, width: u32, rd: Gpr) -> Option<Insn> {
     let width = Width::from_field(width);
     let signed = false;

@@ -70,28 +70,47 @@ pub enum VmExit {
     Unexpected,
 }
 
+impl ExitInfo {
+    /// The exception code, 0 to 63.
+    #[inline(always)]
+    #[must_use]
+    pub const fn ecode(&self) -> u64 {
+        self.estat >> 16 & 0x3f
+    }
+
+    /// The instruction word.
+    #[inline(always)]
+    #[must_use]
+    pub const fn word(&self) -> u32 {
+        self.badi as u32
+    }
+
+    /// The code of an `hvcl`, after [`Ecode::Hvc`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn hypercall(&self) -> u16 {
+        (self.badi & 0x7fff) as u16
+    }
+}
+
 /// Takes an exit apart.
-#[inline(always)]
 #[must_use]
 pub fn decode(info: &ExitInfo) -> VmExit {
-    let Some(ecode) = Ecode::of_estat(info.estat) else {
-        return VmExit::Unexpected;
-    };
-    let word = info.badi as u32;
     let memory = |kind| VmExit::Memory {
         gpa: Gpa::new(info.badv),
         kind,
-        word,
+        word: info.word(),
+    };
+    let Some(ecode) = Ecode::new(info.ecode()) else {
+        return VmExit::Unexpected;
     };
     match ecode {
         Ecode::Int => VmExit::HostInterrupt,
-        Ecode::Gspr => match insn::decode(word) {
-            None | Some(Insn::Load { .. } | Insn::Store { .. } | Insn::Hvcl { .. }) => {
-                VmExit::Unexpected
-            }
+        Ecode::Gspr => match insn::decode_sensitive(info.word()) {
+            None | Some(Insn::Hvcl { .. }) => VmExit::Unexpected,
             Some(insn) => VmExit::Sensitive(insn),
         },
-        Ecode::Hvc => VmExit::Hypercall((word & 0x7fff) as u16),
+        Ecode::Hvc => VmExit::Hypercall(info.hypercall()),
         Ecode::Pil | Ecode::Pnr | Ecode::Ppi => memory(AccessKind::Load),
         Ecode::Pis | Ecode::Pme => memory(AccessKind::Store),
         Ecode::Pif | Ecode::Pnx => memory(AccessKind::Fetch),

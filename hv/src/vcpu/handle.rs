@@ -10,8 +10,8 @@ use super::exit::{AccessKind, ExitInfo, Unit, VmExit, decode};
 use super::{Resume, Vcpu, Yield};
 use crate::dev::iocsr::{ipi, misc};
 use crate::dev::uart::Sink;
-use crate::isa::exception::Interrupt;
-use crate::isa::insn::{Insn, Width};
+use crate::isa::exception::{Ecode, Interrupt};
+use crate::isa::insn::{Insn, Width, decode_sensitive};
 use crate::mm::addr::Gpa;
 use crate::stats::Stats;
 use crate::vcpu::postbox::Posts;
@@ -37,24 +37,40 @@ pub trait Hardware: Notifier {
     fn console(&self, vm: &Vm, byte: u8);
 }
 
-/// Handles an exit.
+/// Handles an exit. The frequent kinds have a path of their own; what it
+/// does is what [`handle_any`] does.
 #[inline(always)]
-pub fn handle(vcpu: &mut Vcpu, info: &ExitInfo, hardware: &mut impl Hardware) -> Resume {
-    let outcome = match decode(info) {
-        VmExit::Sensitive(insn) => sensitive(vcpu, insn, info, hardware),
-        VmExit::Hypercall(code) => call(vcpu, code, hardware),
+pub fn handle(vcpu: &mut Vcpu, info: ExitInfo, hardware: &mut impl Hardware) -> Resume {
+    const GSPR: u64 = Ecode::Gspr.number();
+    const HVC: u64 = Ecode::Hvc.number();
+    match info.ecode() {
+        GSPR => sensitive(vcpu, info.word(), hardware),
+        HVC => call(vcpu, info.hypercall(), hardware),
+        _ => handle_any(vcpu, info, hardware),
+    }
+}
+
+/// Handles an exit of any kind.
+#[inline(never)]
+fn handle_any(vcpu: &mut Vcpu, info: ExitInfo, hardware: &mut impl Hardware) -> Resume {
+    let outcome = match decode(&info) {
+        VmExit::Sensitive(_) => return sensitive(vcpu, info.word(), hardware),
+        VmExit::Hypercall(code) => return call(vcpu, code, hardware),
         VmExit::HostInterrupt => {
             vcpu.shared().stats.exit(ExitReason::HostInterrupt);
             return hardware.host_interrupt(info.estat);
         }
         VmExit::Memory { gpa, kind, word } => memory(vcpu, gpa, kind, word, hardware),
-        VmExit::UnitDisabled(unit) => unit_disabled(vcpu, unit, info, hardware),
-        VmExit::Unexpected => {
-            vcpu.shared().stats.exit(ExitReason::Other);
-            Outcome::Fault(Exception::no_such_instruction(info.badi as u32))
-        }
+        VmExit::UnitDisabled(unit) => unit_disabled(vcpu, unit, info.word(), hardware),
+        VmExit::Unexpected => unexpected(vcpu, info.word()),
     };
     finish(vcpu, outcome, hardware)
+}
+
+#[cold]
+fn unexpected(vcpu: &Vcpu, word: u32) -> Outcome {
+    vcpu.shared().stats.exit(ExitReason::Other);
+    Outcome::Fault(Exception::no_such_instruction(word))
 }
 
 /// Moves the pc as the emulation's end asks for.
@@ -72,44 +88,43 @@ fn finish(vcpu: &mut Vcpu, outcome: Outcome, hardware: &mut impl Hardware) -> Re
 }
 
 #[inline(always)]
-fn sensitive(
-    vcpu: &mut Vcpu,
-    insn: Insn,
-    info: &ExitInfo,
-    hardware: &mut impl Hardware,
-) -> Outcome {
-    let reason = match insn {
-        Insn::Cpucfg { rd, rj } => {
+fn sensitive(vcpu: &mut Vcpu, word: u32, hardware: &mut impl Hardware) -> Resume {
+    let reason = match decode_sensitive(word) {
+        Some(Insn::Cpucfg { rd, rj }) => {
             let word = vcpu.vm().cpucfg.read(vcpu.context.gprs.get(rj));
             vcpu.context.gprs.set(rd, u64::from(word));
             ExitReason::Cpucfg
         }
-        Insn::Csr { op, csr, rd } => {
+        Some(Insn::Csr { op, csr, rd }) => {
             vcpu.soft.emulate(&mut vcpu.context.gprs, op, csr, rd);
             ExitReason::Csr
         }
-        Insn::IocsrRead { width, rd, rj } => {
+        Some(Insn::IocsrRead { width, rd, rj }) => {
             let offset = vcpu.context.gprs.get(rj) as u32;
             let value = iocsr_read(vcpu, offset, width);
             vcpu.context.gprs.set(rd, width.sign_extend(value));
             ExitReason::Iocsr
         }
-        Insn::IocsrWrite { width, rd, rj } => {
+        Some(Insn::IocsrWrite { width, rd, rj }) => {
             let gprs = &vcpu.context.gprs;
             let (offset, value) = (gprs.get(rj) as u32, gprs.get(rd));
             iocsr_write(vcpu, offset, width, value, hardware);
             ExitReason::Iocsr
         }
-        Insn::Idle => return idle(vcpu, hardware),
         // The hardware carries out the harmless ones; the guest's caches are
         // coherent without the others.
-        Insn::Cacop { .. } => ExitReason::Cacop,
-        Insn::Hvcl { .. } | Insn::Load { .. } | Insn::Store { .. } => {
-            return Outcome::Fault(Exception::no_such_instruction(info.badi as u32));
+        Some(Insn::Cacop { .. }) => ExitReason::Cacop,
+        Some(Insn::Idle) => {
+            let outcome = idle(vcpu, hardware);
+            return finish(vcpu, outcome, hardware);
+        }
+        _ => {
+            let outcome = unexpected(vcpu, word);
+            return finish(vcpu, outcome, hardware);
         }
     };
     vcpu.shared().stats.exit(reason);
-    Outcome::Done
+    finish(vcpu, Outcome::Done, hardware)
 }
 
 fn idle(vcpu: &mut Vcpu, hardware: &mut impl Hardware) -> Outcome {
@@ -172,7 +187,7 @@ impl<N: Notifier> hypercall::Env for CallEnv<'_, N> {
 }
 
 #[inline(always)]
-fn call(vcpu: &mut Vcpu, code: u16, hardware: &mut impl Hardware) -> Outcome {
+fn call(vcpu: &mut Vcpu, code: u16, hardware: &mut impl Hardware) -> Resume {
     let plv = hardware.privilege();
     let Vcpu {
         context,
@@ -185,16 +200,12 @@ fn call(vcpu: &mut Vcpu, code: u16, hardware: &mut impl Hardware) -> Outcome {
         stats: &shared.stats,
         notifier: hardware,
     };
-    hypercall::call(&env, &mut context.gprs, code, plv)
+    let outcome = hypercall::call(&env, &mut context.gprs, code, plv);
+    finish(vcpu, outcome, hardware)
 }
 
 #[cold]
-fn unit_disabled(
-    vcpu: &mut Vcpu,
-    unit: Unit,
-    info: &ExitInfo,
-    hardware: &mut impl Hardware,
-) -> Outcome {
+fn unit_disabled(vcpu: &mut Vcpu, unit: Unit, word: u32, hardware: &mut impl Hardware) -> Outcome {
     vcpu.shared().stats.exit(ExitReason::UnitDisabled);
     let [float, lsx, lasx] = vcpu.vm().cpucfg.units();
     let offered = match unit {
@@ -207,7 +218,7 @@ fn unit_disabled(
         hardware.load_units(vcpu);
         return Outcome::Again;
     }
-    Outcome::Fault(Exception::no_such_instruction(info.badi as u32))
+    Outcome::Fault(Exception::no_such_instruction(word))
 }
 
 #[inline(always)]

@@ -22,8 +22,9 @@ pub trait Loaded: Hardware {
     fn enter(&mut self, vcpu: &mut Vcpu) -> super::exit::ExitInfo;
 }
 
-/// Runs the loaded vCPU until it gives its CPU back.
-#[inline]
+/// Runs the loaded vCPU until it gives its CPU back. A function of its own:
+/// what else its caller keeps in registers would be spilled at every entry.
+#[inline(never)]
 pub fn run(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
     let mut waiting = vcpu.waiting;
     loop {
@@ -38,7 +39,7 @@ pub fn run(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
         }
         let info = cpu.enter(vcpu);
         vcpu.leave_guest();
-        let resume = handle(vcpu, &info, cpu);
+        let resume = handle(vcpu, info, cpu);
         if resume != Resume::Guest {
             return resume;
         }

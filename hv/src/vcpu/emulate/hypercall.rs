@@ -25,14 +25,13 @@ pub trait Env {
 }
 
 /// Carries out a call with `code`, made at privilege level `plv`.
-#[inline]
+#[inline(always)]
 pub fn call(env: &impl Env, gprs: &mut Gprs, code: u16, plv: u64) -> Outcome {
     let function = gprs.get(Gpr::A0);
-    env.stats()
-        .call(if code == CODE_SERVICE { function } else { 0 });
     let result = if plv != 0 || code != CODE_SERVICE {
-        Err(CallError::InvalidCode)
+        refuse(env)
     } else if function == vendor::STOP {
+        env.stats().call(vendor::STOP);
         let reason = StopReason::Asked(gprs.get(Gpr::A1));
         return Outcome::Then(Resume::Stop(reason));
     } else {
@@ -42,15 +41,38 @@ pub fn call(env: &impl Env, gprs: &mut Gprs, code: u16, plv: u64) -> Outcome {
     Outcome::Done
 }
 
+/// A call that isn't offered.
+fn refuse(env: &impl Env) -> Result<u64, CallError> {
+    env.stats().call(0);
+    Err(CallError::InvalidCode)
+}
+
+#[inline(always)]
 fn service(env: &impl Env, function: u64, gprs: &Gprs) -> Result<u64, CallError> {
-    let argument = gprs.get(Gpr::A1);
     match function {
         SEND_IPI if env.features().contains(PvFeatures::IPI) => {
-            let set = u128::from(argument) | u128::from(gprs.get(Gpr::A2)) << 64;
+            env.stats().call(SEND_IPI);
+            let set = u128::from(gprs.get(Gpr::A1)) | u128::from(gprs.get(Gpr::A2)) << 64;
             send_ipi(env, set, gprs.get(Gpr::A3));
             Ok(SUCCESS)
         }
-        vendor::NULL | vendor::NULL_GENERAL => Ok(SUCCESS),
+        vendor::NULL_GENERAL => {
+            env.stats().call(vendor::NULL_GENERAL);
+            Ok(SUCCESS)
+        }
+        _ => rare_service(env, function, gprs.get(Gpr::A1)),
+    }
+}
+
+#[cold]
+fn rare_service(env: &impl Env, function: u64, argument: u64) -> Result<u64, CallError> {
+    match function {
+        vendor::NULL | vendor::IDENTIFY | vendor::EXIT_COUNT | vendor::CALL_COUNT => {
+            env.stats().call(function);
+        }
+        _ => return refuse(env),
+    }
+    match function {
         vendor::IDENTIFY => Ok(vendor::SIGNATURE),
         vendor::EXIT_COUNT => {
             let reason = ExitReason::ALL.get(usize::try_from(argument).unwrap_or(usize::MAX));
@@ -61,7 +83,7 @@ fn service(env: &impl Env, function: u64, gprs: &Gprs) -> Result<u64, CallError>
             let count = env.stats().calls(argument);
             count.ok_or(CallError::InvalidParameter)
         }
-        _ => Err(CallError::InvalidCode),
+        _ => Ok(SUCCESS),
     }
 }
 

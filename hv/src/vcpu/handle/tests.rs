@@ -121,7 +121,7 @@ fn exit(vcpu: &mut Vcpu, fake: &mut Fake, ecode: u64, badv: u64, badi: u32) -> R
         badv,
         badi: badi.into(),
     };
-    handle(vcpu, &info, fake)
+    handle(vcpu, info, fake)
 }
 
 const GSPR: u64 = 22;

@@ -1,0 +1,151 @@
+//! The hypervisor with test guests, as a machine to start.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+
+use crate::bare;
+use crate::context::Context;
+use crate::qemu::{Qemu, Timing};
+use crate::setup::qemu::program;
+use crate::suite::WITH_LVZ;
+
+/// Memory of the machine, in MiB.
+const MEMORY_MIB: u32 = 1024;
+
+/// Name of the test guests' program in a bundle.
+const GUEST: &str = "guest.elf";
+
+/// The hypervisor's program, the test guests' program, and the QEMU to run them on.
+pub struct Hypervisor {
+    qemu: PathBuf,
+    image: PathBuf,
+    guest: Vec<u8>,
+    folder: TempDir,
+}
+
+/// A VM with the test guests' program.
+#[derive(Debug, Clone)]
+pub struct GuestVm {
+    /// Its name.
+    pub name: &'static str,
+    /// Physical ids of its vCPUs.
+    pub ids: Vec<u32>,
+    /// What the program is to do, besides the ids.
+    pub command_line: String,
+    /// More lines of its configuration.
+    pub more: &'static str,
+}
+
+impl GuestVm {
+    /// A VM of `vcpus` vCPUs with ids from 0 on.
+    pub fn new(name: &'static str, vcpus: u32, command_line: &str) -> Self {
+        Self {
+            name,
+            ids: (0..vcpus).collect(),
+            command_line: command_line.to_owned(),
+            more: "",
+        }
+    }
+
+    /// Its configuration.
+    pub fn configuration(&self) -> String {
+        let ids: Vec<String> = self.ids.iter().map(u32::to_string).collect();
+        let (ids, count) = (ids.join(","), self.ids.len());
+        let mut text = format!("name = {}\nvcpus = {count}\nids = {ids}\n", self.name);
+        // Writing to a string never fails.
+        let _ = writeln!(text, "command_line = ids={ids} {}", self.command_line);
+        text + &format!(
+            "memory = 64M\nkernel = {GUEST}\ndevice = uart\n{}\n",
+            self.more
+        )
+    }
+}
+
+impl Hypervisor {
+    /// Builds the hypervisor and the test guests.
+    ///
+    /// # Errors
+    /// One of them doesn't compile.
+    pub fn build(cx: &Context) -> Result<Self> {
+        let guest = bare::build(cx, "test-guests")?;
+        Ok(Self {
+            qemu: program(cx),
+            image: bare::build(cx, "hv")?,
+            guest: std::fs::read(guest)?,
+            folder: TempDir::with_prefix("loongvisor-")?,
+        })
+    }
+
+    /// The file of the hypervisor's program.
+    pub fn image(&self) -> &PathBuf {
+        &self.image
+    }
+
+    /// The machine that runs `vms`.
+    ///
+    /// # Errors
+    /// The bundle can't be made or written.
+    pub fn machine(&self, vms: &[GuestVm], cpus: u32, timing: Timing) -> Result<Qemu> {
+        let texts: Vec<(String, String)> = vms
+            .iter()
+            .map(|vm| (format!("{}.vm", vm.name), vm.configuration()))
+            .collect();
+        let mut files: Vec<(&str, &[u8])> = texts
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_bytes()))
+            .collect();
+        files.push((GUEST, &self.guest));
+        let bundle = hv::bundle::write(&files).map_err(|error| anyhow::anyhow!("{error}"))?;
+        self.with_initrd(&bundle, cpus, timing)
+    }
+
+    /// The machine with `initrd` as its initrd.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn with_initrd(&self, initrd: &[u8], cpus: u32, timing: Timing) -> Result<Qemu> {
+        let path = self.folder.path().join("bundle");
+        std::fs::write(&path, initrd)
+            .with_context(|| format!("{} can't be written", path.display()))?;
+        Ok(self.bare(WITH_LVZ, cpus, timing).initrd(&path))
+    }
+
+    /// The machine with CPUs of the model `cpu` and no initrd.
+    pub fn bare(&self, cpu: &str, cpus: u32, timing: Timing) -> Qemu {
+        Qemu::new(&self.qemu, cpu, cpus, MEMORY_MIB, timing).kernel(&self.image)
+    }
+}
+
+/// What a VM has printed: its lines, without its name in front.
+pub fn lines_of(name: &str, printed: &str) -> String {
+    let prefix = format!("{name}| ");
+    let lines = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix(&prefix));
+    lines.fold(String::new(), |text, line| text + line + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_names_all_that_a_vm_needs() {
+        let mut vm = GuestVm::new("a", 2, "only=x");
+        vm.ids = vec![0, 5];
+        let config = hv::config::VmConfig::read(&vm.configuration()).unwrap();
+        assert_eq!(config.ids, [0, 5]);
+        assert_eq!(config.command_line, "ids=0,5 only=x");
+        assert_eq!((config.kernel.as_str(), config.devices.len()), (GUEST, 1));
+    }
+
+    #[test]
+    fn a_vm_s_lines_are_told_from_the_others() {
+        let printed = "[hv INFO ] a| b\r\na| PASS x\r\nb| FAIL y\na| end\n";
+        assert_eq!(lines_of("a", printed), "PASS x\nend\n");
+        assert_eq!(lines_of("c", printed), "");
+    }
+}

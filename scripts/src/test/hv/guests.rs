@@ -1,0 +1,164 @@
+//! The guests' own checks, and a checked guest beside one that does its worst.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::hypervisor::{GuestVm, Hypervisor, lines_of};
+use crate::qemu::Timing;
+use crate::suite::to_end;
+use crate::test::lines::Transcript;
+use crate::test::{Options, Tally};
+
+/// A run that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// vCPUs and CPUs of the runs.
+const SHAPES: [(u32, u32); 5] = [(1, 1), (4, 4), (4, 1), (16, 16), (16, 4)];
+
+/// Seeds of deterministic runs, in the short and in the long form.
+const SEEDS: u64 = 2;
+const LONG_SEEDS: u64 = 10;
+/// Multi-threaded runs, likewise.
+const THREADED: usize = 1;
+const LONG_THREADED: usize = 8;
+
+/// Guests that do their worst.
+const WORST: [&str; 6] = ["zeros", "ones", "random", "storm", "calls", "spin"];
+
+/// The part's own word at the end of a guest's checks.
+const CLOSING: &str = "guest";
+
+/// Runs them all.
+///
+/// # Errors
+/// A bundle can't be made.
+pub fn run(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Result<()> {
+    for (vcpus, cpus) in SHAPES {
+        for timing in timings(options) {
+            let label = format!("{vcpus} vcpus, {cpus} cpus, {}", timing.label());
+            let vm = GuestVm {
+                more: "pv_ipi = true",
+                ..GuestVm::new("a", vcpus, "")
+            };
+            count(hypervisor, tally, &label, &vm, cpus, timing)?;
+        }
+    }
+    sparse(hypervisor, tally)?;
+    for kind in WORST {
+        for cpus in [1, 2] {
+            let label = format!("beside {kind}, {cpus} cpus");
+            tally.check(&label, beside(hypervisor, kind, cpus, options));
+        }
+    }
+    Ok(())
+}
+
+fn timings(options: &Options) -> Vec<Timing> {
+    let (seeds, threaded) = if options.long {
+        (LONG_SEEDS, LONG_THREADED)
+    } else {
+        (SEEDS, THREADED)
+    };
+    let first = options.seed.unwrap_or(1);
+    let seeds = (first..first + seeds).map(|seed| Timing::Deterministic { seed });
+    let threads = std::iter::repeat_n(Timing::Threads, threaded);
+    seeds.chain(threads).collect()
+}
+
+/// Physical ids that are no indices.
+fn sparse(hypervisor: &Hypervisor, tally: &mut Tally) -> Result<()> {
+    let vm = GuestVm {
+        ids: vec![0, 5, 64, 127],
+        more: "pv_ipi = true",
+        ..GuestVm::new("a", 4, "only=ipi")
+    };
+    let timing = Timing::Deterministic { seed: 1 };
+    count(hypervisor, tally, "ids 0, 5, 64, 127", &vm, 2, timing)
+}
+
+/// Runs one VM to its end and counts its checks.
+fn count(
+    hypervisor: &Hypervisor,
+    tally: &mut Tally,
+    label: &str,
+    vm: &GuestVm,
+    cpus: u32,
+    timing: Timing,
+) -> Result<()> {
+    let machine = hypervisor.machine(std::slice::from_ref(vm), cpus, timing)?;
+    let printed = match to_end(&machine, LIMIT) {
+        Ok(printed) => String::from_utf8_lossy(&printed).into_owned(),
+        Err(error) => {
+            tally.fail(label, &format!("{error:#}"));
+            return Ok(());
+        }
+    };
+    let transcript = Transcript::parse(CLOSING, &lines_of(vm.name, &printed), &[]);
+    for (name, failure) in &transcript.checks {
+        match failure {
+            None => tally.pass(&format!("{name} ({label})")),
+            Some(why) => tally.fail(&format!("{name} ({label})"), why),
+        }
+    }
+    let mut faults = transcript.faults;
+    if !printed.contains("no VM runs: switching off") {
+        faults.push("the hypervisor didn't end by itself".to_owned());
+    }
+    let result = || {
+        let line = machine.command_line();
+        ensure!(
+            faults.is_empty(),
+            "{}; to replay: {line}",
+            faults.join("; ")
+        );
+        Ok(())
+    };
+    tally.check(&format!("the run as a whole ({label})"), result());
+    Ok(())
+}
+
+/// The checked guest passes, and the hypervisor goes on.
+fn beside(hypervisor: &Hypervisor, kind: &str, cpus: u32, options: &Options) -> Result<()> {
+    let seed = options.seed.unwrap_or(1);
+    let worst = format!("mode=evil kind={kind} seed={seed}");
+    let good = GuestVm {
+        more: "pv_ipi = true",
+        ..GuestVm::new("good", 2, "")
+    };
+    let vms = [GuestVm::new("evil", 1, &worst), good];
+    let machine = hypervisor.machine(&vms, cpus, Timing::Threads)?;
+    let mut running = machine.spawn()?;
+    running.console.wait_for("VM good has stopped", LIMIT)?;
+    // The one that does its worst runs on for a while, alone.
+    std::thread::sleep(Duration::from_secs(1));
+    let printed = running.console.text();
+    let transcript = Transcript::parse(CLOSING, &lines_of("good", &printed), &[]);
+    let (_, failed) = transcript.counts();
+    let faults = transcript.faults.join("; ");
+    ensure!(
+        failed == 0 && faults.is_empty(),
+        "{failed} checks failed; {faults}"
+    );
+    ensure!(
+        !printed.contains("FATAL"),
+        "the hypervisor ended:\n{}",
+        running.console.tail(40)
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_time_are_used() {
+        let short = timings(&Options {
+            long: false,
+            seed: Some(7),
+        });
+        let seeds = [7, 8].map(|seed| Timing::Deterministic { seed });
+        assert_eq!(short, [seeds[0], seeds[1], Timing::Threads]);
+    }
+}

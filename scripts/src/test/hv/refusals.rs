@@ -1,0 +1,110 @@
+//! What the hypervisor must refuse, and how it says so; how many CPUs it starts; and
+//! what a fault of its own looks like.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::hypervisor::{GuestVm, Hypervisor};
+use crate::qemu::{Qemu, Timing};
+use crate::suite::{WITHOUT_LVZ, to_end};
+use crate::test::Tally;
+
+/// A run that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(120);
+
+const TIMING: Timing = Timing::Deterministic { seed: 1 };
+
+/// Configurations that can't be met: lines that are added, and what is said.
+const IMPOSSIBLE: [(&str, &str); 7] = [
+    ("vcpus = 129", "129 vCPUs: 1 to 128 are possible"),
+    ("vcpus = 0", "0 vCPUs: 1 to 128 are possible"),
+    ("memory = 64G", "65536 MiB of RAM wanted"),
+    (
+        "device = uart@0x1fe00200",
+        "uart at 0x1fe001e0 overlaps uart",
+    ),
+    ("cpus = 7", "the machine has no CPU 7"),
+    ("kernel = nothing", "no file nothing in the bundle"),
+    ("colour = red", "unknown key colour"),
+];
+
+/// Runs them all.
+///
+/// # Errors
+/// A bundle can't be made.
+pub fn run(hypervisor: &Hypervisor, tally: &mut Tally) -> Result<()> {
+    let without = hypervisor.bare(WITHOUT_LVZ, 1, TIMING);
+    let line = "this CPU has no LVZ (CPUCFG word 2, bit 10)";
+    tally.check("no LVZ is refused", says(&without, &[line]));
+    for cpus in [1, 2, 3, 5, 16, 64] {
+        let machine = hypervisor.bare(WITHOUT_LVZ, cpus, TIMING);
+        let line = format!("{cpus} CPUs");
+        tally.check(
+            &format!("{cpus} CPUs are started"),
+            says(&machine, &[&line]),
+        );
+    }
+    for (kind, line) in [
+        ("break", "cause Brk (0xc, sub-code 0)"),
+        ("refill", "TLB refill of the hypervisor on CPU 0"),
+        ("panic", "crash=panic was asked for"),
+    ] {
+        let machine = hypervisor.bare(WITHOUT_LVZ, 3, TIMING);
+        let machine = machine.append(&format!("crash={kind}"));
+        let lines = [line, "called from", "the machine stops"];
+        tally.check(
+            &format!("a fault ({kind}) is dumped"),
+            says(&machine, &lines),
+        );
+    }
+    bundles(hypervisor, tally)?;
+    for (lines, said) in IMPOSSIBLE {
+        let bad = GuestVm {
+            more: lines,
+            ..GuestVm::new("bad", 1, "")
+        };
+        let vms = [bad, GuestVm::new("good", 1, "only=call.")];
+        let machine = hypervisor.machine(&vms, 1, TIMING)?;
+        let good = "good| guest: 5 passed, 0 failed";
+        let result = says(&machine, &[&format!("bad.vm: {said}"), good]);
+        let result = result.or_else(|_| {
+            // A line of the file, where there is one, stands in front.
+            says(&machine, &["bad.vm: line", said, good])
+        });
+        tally.check(&format!("`{lines}` is refused, the other VM runs"), result);
+    }
+    Ok(())
+}
+
+/// Initrds that are no bundle, or a damaged one.
+fn bundles(hypervisor: &Hypervisor, tally: &mut Tally) -> Result<()> {
+    let good = hv::bundle::write(&[("a.vm", b"name = a")]).map_err(|e| anyhow::anyhow!("{e}"))?;
+    let mut damaged = good.clone();
+    if let Some(last) = damaged.last_mut() {
+        *last ^= 1;
+    }
+    for (what, initrd, said) in [
+        ("no bundle", b"\x7fELF".to_vec(), "the initrd: not a bundle"),
+        (
+            "a truncated bundle",
+            good[..good.len() - 8].to_vec(),
+            "the initrd: truncated",
+        ),
+        ("a damaged bundle", damaged, "the initrd: bad checksum"),
+    ] {
+        let machine = hypervisor.with_initrd(&initrd, 1, TIMING)?;
+        tally.check(&format!("{what} is refused"), says(&machine, &[said]));
+    }
+    Ok(())
+}
+
+/// The machine ends by itself, and has printed each of `texts`.
+fn says(machine: &Qemu, texts: &[&str]) -> Result<()> {
+    let printed = to_end(machine, LIMIT)?;
+    let printed = String::from_utf8_lossy(&printed);
+    for text in texts {
+        ensure!(printed.contains(text), "`{text}` isn't among:\n{printed}");
+    }
+    Ok(())
+}
