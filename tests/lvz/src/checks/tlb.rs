@@ -172,15 +172,26 @@ fn host_read(address: u64) -> u64 {
     unsafe { (address as *const u64).read_volatile() }
 }
 
-/// Reads `address` through an entry, overwrites the entry, reads again.
-fn replaced(address: u64) -> Outcome {
+/// Reads the odd or the even page of a pair of this page size through an MTLB
+/// entry, overwrites the entry, reads again.
+fn replaced(ps: u64, odd: bool) -> Outcome {
     memory::store(page(0), 0x50);
     memory::store(page(1), 0x51);
     entries::empty();
-    let (a, b) = (page(0) | flag::ALL, page(1) | flag::ALL);
-    write_pair(0, GPA, a, a);
+    let write = |phys: u64| {
+        csrwr!(
+            TLBIDX,
+            (TLBIDX::INDEX.val(entries::MTLB) + TLBIDX::PS.val(ps)).value
+        );
+        csrwr!(TLBEHI, GPA);
+        csrwr!(TLBELO0, phys | flag::ALL);
+        csrwr!(TLBELO1, phys | flag::ALL);
+        tlb::write();
+    };
+    let address = GPA + (u64::from(odd) << ps);
+    write(page(0));
     let first = host_read(address);
-    write_pair(0, GPA, b, b);
+    write(page(1));
     let second = host_read(address);
     entries::empty();
     ensure_eq!(first, 0x50u64, "by the first entry");
@@ -190,12 +201,15 @@ fn replaced(address: u64) -> Outcome {
 
 /// A host entry that `tlbwr` replaces is gone at once.
 fn replaced_entry(_: &mut Cpu) -> Outcome {
-    replaced(GPA)
+    replaced(14, false)?;
+    replaced(12, false)
 }
 
-/// Its odd page too.
+/// Its odd page too, in small pages as well, which an emulator may forget one
+/// by one.
 fn replaced_odd_page(_: &mut Cpu) -> Outcome {
-    replaced(GPA + 0x4000)
+    replaced(14, true)?;
+    replaced(12, true)
 }
 
 program!(load_and_trap: "ld.d $a1, $a0, 0", "syscall 0");
