@@ -21,8 +21,6 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
 
-use package::exact_name;
-
 use crate::cache::{make_folder, remove, write_atomically};
 use crate::context::Context;
 use crate::hint::{Advise, failure};
