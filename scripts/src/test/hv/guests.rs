@@ -52,7 +52,7 @@ pub fn run(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Res
 }
 
 /// A checked guest beside each that does its worst, multi-threaded only. A guest's check
-/// was seen to fail there about once in fifty runs, which is to be found: so it is not
+/// was seen to fail in 2 of 56 such runs, for a cause that is to be found: so they are not
 /// part of the short form.
 fn worst(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) {
     for kind in WORST {
