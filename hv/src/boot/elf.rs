@@ -112,22 +112,7 @@ mod tests {
     use super::*;
     use crate::mm::addr::Hpa;
     use crate::mm::guest_mem::RamRegion;
-
-    struct Fake(Vec<u8>);
-
-    impl PhysMem for Fake {
-        fn read(&self, at: Hpa, into: &mut [u8]) {
-            let start = at.get() as usize;
-            into.copy_from_slice(&self.0[start..start + into.len()]);
-        }
-
-        fn write(&mut self, at: Hpa, from: &[u8]) {
-            let start = at.get() as usize;
-            self.0[start..start + from.len()].copy_from_slice(from);
-        }
-
-        fn zero(&mut self, _: Hpa, _: u64) {}
-    }
+    use crate::mm::phys::FakeMem;
 
     /// An ELF with one segment of "guest" and 3 zero bytes at `paddr`.
     fn elf(paddr: u64, offset: u64, memsz: u64) -> Vec<u8> {
@@ -157,7 +142,7 @@ mod tests {
             bytes: 3 * PAGE_BYTES,
         };
         let ram = GuestRam::new(vec![region]).unwrap();
-        let mut memory = Fake(vec![0; 4 * PAGE_BYTES as usize]);
+        let mut memory = FakeMem(vec![0; 4 * PAGE_BYTES as usize]);
         (load(file, text, &ram, &mut memory), memory.0)
     }
 

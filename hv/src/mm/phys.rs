@@ -16,6 +16,33 @@ pub trait PhysMem {
     fn zero(&mut self, at: Hpa, bytes: u64);
 }
 
+/// Memory from address 0 on, for tests.
+#[cfg(test)]
+pub struct FakeMem(pub Vec<u8>);
+
+#[cfg(test)]
+impl FakeMem {
+    fn range(at: Hpa, bytes: u64) -> core::ops::Range<usize> {
+        let start = at.get() as usize;
+        start..start + bytes as usize
+    }
+}
+
+#[cfg(test)]
+impl PhysMem for FakeMem {
+    fn read(&self, at: Hpa, into: &mut [u8]) {
+        into.copy_from_slice(&self.0[Self::range(at, into.len() as u64)]);
+    }
+
+    fn write(&mut self, at: Hpa, from: &[u8]) {
+        self.0[Self::range(at, from.len() as u64)].copy_from_slice(from);
+    }
+
+    fn zero(&mut self, at: Hpa, bytes: u64) {
+        self.0[Self::range(at, bytes)].fill(0);
+    }
+}
+
 #[cfg(target_arch = "loongarch64")]
 pub use window::{Cached, FrameTables, cached, uncached};
 

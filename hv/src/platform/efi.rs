@@ -112,35 +112,17 @@ fn free_ram(memory: &impl PhysMem, at: Hpa) -> Option<Vec<Range>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mm::phys::FakeMem;
 
-    /// Memory from address 0.
-    struct Fake(Vec<u8>);
-
-    impl PhysMem for Fake {
-        fn read(&self, at: Hpa, into: &mut [u8]) {
-            let start = at.get() as usize;
-            into.copy_from_slice(&self.0[start..start + into.len()]);
-        }
-
-        fn write(&mut self, at: Hpa, from: &[u8]) {
-            let start = at.get() as usize;
-            self.0[start..start + from.len()].copy_from_slice(from);
-        }
-
-        fn zero(&mut self, _: Hpa, _: u64) {
-            unreachable!("the parser only reads")
-        }
-    }
-
-    fn put(memory: &mut Fake, at: u64, words: &[u64]) {
+    fn put(memory: &mut FakeMem, at: u64, words: &[u64]) {
         for (index, word) in words.iter().enumerate() {
             memory.write(Hpa::new(at + 8 * index as u64), &word.to_le_bytes());
         }
     }
 
     /// A system table at 0x100 with the three tables, as `map` describes RAM.
-    fn system(map: &[u64]) -> Fake {
-        let mut memory = Fake(vec![0; 0x1000]);
+    fn system(map: &[u64]) -> FakeMem {
+        let mut memory = FakeMem(vec![0; 0x1000]);
         put(&mut memory, 0x100, &[SIGNATURE]);
         put(&mut memory, 0x100 + TABLE_COUNT, &[3, 0x200]);
         for (index, (guid, at)) in [
@@ -194,7 +176,7 @@ mod tests {
 
     #[test]
     fn something_else_is_no_system_table() {
-        assert_eq!(read(&Fake(vec![0; 0x1000]), Hpa::new(0x100)), None);
+        assert_eq!(read(&FakeMem(vec![0; 0x1000]), Hpa::new(0x100)), None);
         assert_eq!(read(&system(&[]), Hpa::new(0)), None);
     }
 }
