@@ -5,6 +5,7 @@
 //! from it and from the machine is checked before a VM exists, and refused
 //! with what and why.
 
+use crate::dev::layout;
 use crate::mm::addr::{Gpa, PAGE_BYTES, overlap};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,15 +25,33 @@ pub const HIGH_RAM: u64 = 0x8000_0000;
 pub enum DeviceKind {
     /// A 16550A UART, the VM's console.
     Uart,
+    /// PCH-PIC, the controller of the other devices' interrupts.
+    PchPic,
+    /// PCH-MSI, the target of message-signalled interrupts.
+    PchMsi,
+    /// The real-time clock.
+    Rtc,
+    /// The power controller: off and reset.
+    Power,
+    /// Legacy I/O ports with nothing behind them.
+    Ports,
 }
 
 impl DeviceKind {
+    /// Every kind.
+    pub const ALL: [Self; 6] = [
+        Self::Uart,
+        Self::PchPic,
+        Self::PchMsi,
+        Self::Rtc,
+        Self::Power,
+        Self::Ports,
+    ];
+
     /// Bytes that it covers.
     #[must_use]
     pub const fn bytes(self) -> u64 {
-        match self {
-            Self::Uart => 0x100,
-        }
+        self.default_range().bytes
     }
 
     /// Its name in a configuration.
@@ -40,13 +59,24 @@ impl DeviceKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Uart => "uart",
+            Self::PchPic => "pch-pic",
+            Self::PchMsi => "pch-msi",
+            Self::Rtc => "rtc",
+            Self::Power => "power",
+            Self::Ports => "ports",
         }
     }
 
     /// Where it is unless the configuration says otherwise.
-    const fn default_base(self) -> u64 {
+    #[must_use]
+    pub const fn default_range(self) -> layout::Range {
         match self {
-            Self::Uart => 0x1fe0_01e0,
+            Self::Uart => layout::UART,
+            Self::PchPic => layout::PCH_PIC,
+            Self::PchMsi => layout::PCH_MSI,
+            Self::Rtc => layout::RTC,
+            Self::Power => layout::POWER,
+            Self::Ports => layout::PORTS,
         }
     }
 }
@@ -329,8 +359,8 @@ fn device(text: &str) -> Option<Device> {
         Some((kind, at)) => (kind, Some(parse(at)?)),
         None => (text, None),
     };
-    let kind = [DeviceKind::Uart].into_iter().find(|k| k.name() == kind)?;
-    let base = Gpa::new(at.unwrap_or(kind.default_base()));
+    let kind = DeviceKind::ALL.into_iter().find(|k| k.name() == kind)?;
+    let base = at.map_or(kind.default_range().base, Gpa::new);
     Some(Device { kind, base })
 }
 
@@ -428,6 +458,16 @@ mod tests {
         let place = Gpa::new(u64::MAX);
         let beyond = good_with(|c| c.devices[0] = uart(u64::MAX));
         assert_eq!(beyond, Err(ConfigError::OutOfSpace("uart", place)));
+    }
+
+    #[test]
+    fn every_device_has_a_place_beside_the_others() {
+        let all = good_with(|config| {
+            config.devices = DeviceKind::ALL
+                .map(|kind| device(kind.name()).unwrap())
+                .to_vec();
+        });
+        assert_eq!(all, Ok(()));
     }
 
     #[test]

@@ -138,7 +138,9 @@ impl Vm {
         }
         let mut mmio = Bus::default();
         for device in &config.devices {
-            let DeviceKind::Uart = device.kind;
+            if device.kind != DeviceKind::Uart {
+                continue;
+            }
             let added = mmio.add(device.base, device.kind.bytes(), Device::Uart(Uart::new()));
             added.map_err(|_| VmError::Devices)?;
         }

@@ -16,4 +16,6 @@
 
 pub mod bus;
 pub mod iocsr;
+pub mod irq_line;
+pub mod layout;
 pub mod uart;
