@@ -162,7 +162,8 @@ fn entry(whole: &[u8], index: usize) -> Option<(&str, &[u8])> {
 }
 
 /// CRC-32 as in ISO 3309 and zlib.
-fn crc32(bytes: &[u8]) -> u32 {
+#[must_use]
+pub fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = crc_table();
     let step = |crc: u32, &byte: &u8| TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8;
     !bytes.iter().fold(u32::MAX, step)

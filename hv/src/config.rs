@@ -101,8 +101,10 @@ pub struct VmConfig {
     pub cpus: Vec<usize>,
     /// Bytes of RAM.
     pub memory: u64,
-    /// The bundle's file that it starts: an ELF.
+    /// The bundle's file that it starts: an ELF, or a Linux kernel image.
     pub kernel: String,
+    /// The bundle's file that is the kernel's first file system.
+    pub initramfs: Option<String>,
     /// What that file gets as its command line.
     pub command_line: String,
     /// Its devices.
@@ -222,8 +224,9 @@ impl VmConfig {
         if self.memory > limits.memory {
             return Err(ConfigError::TooMuchMemory(self.memory, limits.memory));
         }
-        if !(limits.has_file)(&self.kernel) {
-            return Err(ConfigError::NoFile(self.kernel.clone()));
+        let mut files = self.initramfs.iter().chain([&self.kernel]);
+        if let Some(missing) = files.find(|file| !(limits.has_file)(file)) {
+            return Err(ConfigError::NoFile(missing.clone()));
         }
         self.check_devices()
     }
@@ -267,6 +270,7 @@ struct Reader {
     cpus: Vec<usize>,
     memory: Option<u64>,
     kernel: Option<String>,
+    initramfs: Option<String>,
     command_line: String,
     devices: Vec<Device>,
     pv_ipi: bool,
@@ -284,6 +288,7 @@ impl Reader {
             "cpus" => self.cpus = list(value).ok_or(bad("not a list of numbers"))?,
             "memory" => self.memory = Some(size(value).ok_or(bad("not a size"))?),
             "kernel" => self.kernel = Some(value.into()),
+            "initramfs" => self.initramfs = Some(value.into()),
             "command_line" => self.command_line = value.into(),
             "device" => self.devices.push(device(value).ok_or(bad("not a device"))?),
             "pv_ipi" => self.pv_ipi = value.parse().map_err(|_| bad("not true or false"))?,
@@ -307,6 +312,7 @@ impl Reader {
             cpus: self.cpus,
             memory: self.memory.ok_or(ConfigError::Missing("memory"))?,
             kernel: self.kernel.ok_or(ConfigError::Missing("kernel"))?,
+            initramfs: self.initramfs,
             command_line: self.command_line,
             devices: self.devices,
             pv_ipi: self.pv_ipi,
@@ -417,7 +423,7 @@ mod tests {
 
     #[test]
     fn what_the_machine_cannot_give_is_refused() {
-        let cases: [(&str, Result<(), ConfigError>); 8] = [
+        let cases: [(&str, Result<(), ConfigError>); 9] = [
             ("id too large", good_with(|c| c.ids[3] = 1024)),
             ("id twice", good_with(|c| c.ids[3] = 5)),
             ("cpu", good_with(|c| c.cpus.push(2))),
@@ -425,6 +431,7 @@ mod tests {
             ("memory odd", good_with(|c| c.memory += 1)),
             ("memory", good_with(|c| c.memory = 2 << 30)),
             ("file", good_with(|c| c.kernel = "x".into())),
+            ("other file", good_with(|c| c.initramfs = Some("y".into()))),
             ("vcpus", good_with(|c| c.ids = (0..129).collect())),
         ];
         let errors = [
@@ -435,6 +442,7 @@ mod tests {
             ConfigError::MemorySize((512 << 20) + 1),
             ConfigError::TooMuchMemory(2 << 30, 1 << 30),
             ConfigError::NoFile("x".into()),
+            ConfigError::NoFile("y".into()),
             ConfigError::Vcpus(129),
         ];
         for ((name, result), error) in cases.into_iter().zip(errors) {

@@ -4,7 +4,7 @@
 //! made; one that can't be met is refused by name, and the others start.
 
 use crate::arch::{bank, cpu};
-use crate::boot::elf;
+use crate::boot::{self, Environment, Files};
 use crate::bundle::Bundle;
 use crate::config::{Limits, VmConfig};
 use crate::isa::csr::{CRMD, Csr};
@@ -13,6 +13,7 @@ use crate::mm::guest_mem::{GuestRam, RamRegion};
 use crate::mm::phys::{Cached, FrameTables, PhysMem};
 use crate::platform::power;
 use crate::processor::Mailbox;
+use crate::seed;
 use crate::start::FRAMES;
 use crate::vcpu::Vcpu;
 use crate::vcpu::emulate::cpucfg::CpucfgTable;
@@ -62,8 +63,12 @@ fn one(bundle: &Bundle<'_>, text: &[u8], cpus: &'static [Mailbox]) -> Result<(),
         has_file: &|name| bundle.file(name).is_some(),
     };
     config.check(&limits).map_err(|error| error.to_string())?;
-    let kernel = bundle.file(&config.kernel).unwrap_or_default();
-    start(&config, kernel, cpus)
+    let initramfs = config.initramfs.as_ref();
+    let files = Files {
+        kernel: bundle.file(&config.kernel).unwrap_or_default(),
+        initramfs: initramfs.and_then(|name| bundle.file(name)),
+    };
+    start(&config, &files, cpus)
 }
 
 /// Frames that go back to the allocator when they are dropped.
@@ -115,12 +120,19 @@ fn take_block(left: u64) -> Option<(Hpa, u64)> {
     None
 }
 
-fn start(config: &VmConfig, kernel: &[u8], cpus: &'static [Mailbox]) -> Result<(), String> {
+fn start(config: &VmConfig, files: &Files<'_>, cpus: &'static [Mailbox]) -> Result<(), String> {
     // SAFETY: used for this VM's RAM and tables, which the allocator gave.
     let mut memory = unsafe { Cached::new() };
     let (taken, ram) = take_ram(config, &mut memory)?;
-    let start = elf::load(kernel, &config.command_line, &ram, &mut memory);
-    let start = start.map_err(|error| format!("{}: {error}", config.kernel))?;
+    let environment = Environment {
+        clock_hz: u32::try_from(cpu::ticks_per_second()).unwrap_or(u32::MAX),
+        seed: seed::next(),
+    };
+    let start = boot::load(config, files, &environment, &ram, &mut memory);
+    let start = start.map_err(|error| match &config.initramfs {
+        Some(name) if error.is_of_initramfs() => format!("{name}: {error}"),
+        _ => format!("{}: {error}", config.kernel),
+    })?;
     let mut features = PvFeatures::empty();
     features.set(PvFeatures::IPI, config.pv_ipi);
     let cpucfg = CpucfgTable::filtered(cpu::cpucfg, features);

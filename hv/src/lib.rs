@@ -27,6 +27,7 @@ pub mod platform;
 #[cfg(target_arch = "loongarch64")]
 mod processor;
 pub mod sched;
+pub mod seed;
 #[cfg(target_arch = "loongarch64")]
 mod start;
 pub mod stats;

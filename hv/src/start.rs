@@ -10,7 +10,7 @@ use crate::platform::fdt::{self, Machine};
 use crate::platform::uart::Uart;
 use crate::platform::{efi, ipi, power, secondary};
 use crate::processor::{Mailbox, Processor};
-use crate::{console, heap, launch};
+use crate::{console, heap, launch, seed};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char};
@@ -71,6 +71,7 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
         power::set(power_off);
     }
     set_up_memory(&machine, &tables, blob);
+    seed::set_up(&[&machine.seed, &tables.seed], cpu::ticks());
     wake_cpus(&machine);
     crash_if_asked(&command_line);
     let gid_bits = lvz::probe().unwrap_or_else(|missing| refuse(missing));

@@ -7,6 +7,7 @@
 //! Source: System V ABI, chapter 4; machine number from the *LoongArch ELF
 //! psABI*.
 
+use super::Start;
 use crate::mm::addr::{Gpa, PAGE_BYTES};
 use crate::mm::guest_mem::{GuestBuf, GuestRam};
 use crate::mm::phys::PhysMem;
@@ -37,15 +38,6 @@ impl core::fmt::Display for ElfError {
             Self::CommandLine => write!(f, "no room for the command line"),
         }
     }
-}
-
-/// How the boot CPU starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Start {
-    /// Its first instruction.
-    pub entry: Gpa,
-    /// a0 to a2.
-    pub arguments: [u64; 3],
 }
 
 /// Loads `file` and `command_line` into a VM's RAM, which is all zero.

@@ -38,7 +38,8 @@ impl Range {
     }
 
     /// The whole pages that it touches.
-    const fn outer_pages(self) -> Self {
+    #[must_use]
+    pub const fn outer_pages(self) -> Self {
         let end = self.end.div_ceil(PAGE_BYTES) * PAGE_BYTES;
         Self::new(self.start / PAGE_BYTES * PAGE_BYTES, end)
     }

@@ -76,6 +76,29 @@ impl GuestRam {
             (left > 0 && bytes <= left).then(|| region.hpa.checked_add(offset))?
         })
     }
+
+    /// Copies `from` to `gpa` and on, from one region into the next where
+    /// they adjoin; false where the RAM ends before that.
+    #[must_use]
+    pub fn write(&self, memory: &mut impl PhysMem, mut gpa: Gpa, mut from: &[u8]) -> bool {
+        while !from.is_empty() {
+            let next = self.regions.iter().find_map(|region| {
+                let offset = gpa.offset_from(region.gpa)?;
+                let left = region.bytes.checked_sub(offset)?;
+                (left > 0).then_some(left)
+            });
+            let bytes = next.map_or(0, |left| left.min(from.len() as u64));
+            let Some(buffer) = GuestBuf::new(self, gpa, bytes) else {
+                return false;
+            };
+            let (_, rest) = from.split_at(buffer.write(memory, from));
+            let Some(end) = gpa.checked_add(bytes) else {
+                return rest.is_empty();
+            };
+            (gpa, from) = (end, rest);
+        }
+        true
+    }
 }
 
 /// Bytes of a guest's RAM.
@@ -179,6 +202,22 @@ mod tests {
                 "{gpa:#x}"
             );
         }
+    }
+
+    #[test]
+    fn writes_go_on_in_the_next_region() {
+        let ram = GuestRam::new(vec![
+            region(PAGE_BYTES, BASE, PAGE_BYTES),
+            region(0, BASE + PAGE_BYTES, PAGE_BYTES),
+        ])
+        .unwrap();
+        let mut memory = Fake(vec![0; 2 * PAGE_BYTES as usize]);
+        assert!(ram.write(&mut memory, Gpa::new(PAGE_BYTES - 2), &[1, 2, 3]));
+        assert_eq!(memory.0[2 * PAGE_BYTES as usize - 2..], [1, 2]);
+        assert_eq!(memory.0[..2], [3, 0]);
+        assert!(!ram.write(&mut memory, Gpa::new(2 * PAGE_BYTES - 1), &[1, 2]));
+        assert!(!ram.write(&mut memory, Gpa::new(u64::MAX), &[1, 2]));
+        assert!(ram.write(&mut memory, Gpa::new(u64::MAX), &[]));
     }
 
     #[test]

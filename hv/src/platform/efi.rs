@@ -22,21 +22,24 @@ const ENTRY_BYTES: u64 = 24;
 /// More entries than any firmware has: the rest is ignored.
 const MAX_ENTRIES: u64 = 256;
 
-/// DEVICE_TREE_GUID, b1b621d5-f19c-41a5-830b-d9152c69aae0.
-const DEVICE_TREE: [u8; 16] = [
-    0xd5, 0x21, 0xb6, 0xb1, 0x9c, 0xf1, 0xa5, 0x41, 0x83, 0x0b, 0xd9, 0x15, 0x2c, 0x69, 0xaa, 0xe0,
-];
-/// LINUX_EFI_INITRD_MEDIA_GUID, 5568e427-68fc-4f3d-ac74-ca555231cc68.
-const INITRD: [u8; 16] = [
-    0x27, 0xe4, 0x68, 0x55, 0xfc, 0x68, 0x3d, 0x4f, 0xac, 0x74, 0xca, 0x55, 0x52, 0x31, 0xcc, 0x68,
-];
-/// LINUX_EFI_BOOT_MEMMAP_GUID, 800f683f-d08b-423a-a293-965c3c6fe2b4.
-const MEMORY_MAP: [u8; 16] = [
-    0x3f, 0x68, 0x0f, 0x80, 0x8b, 0xd0, 0x3a, 0x42, 0xa2, 0x93, 0x96, 0x5c, 0x3c, 0x6f, 0xe2, 0xb4,
-];
+/// Names of configuration tables, as they lie in memory.
+pub mod guid {
+    use uefi_raw::guid;
+
+    /// DEVICE_TREE_GUID.
+    pub const DEVICE_TREE: [u8; 16] = guid!("b1b621d5-f19c-41a5-830b-d9152c69aae0").to_bytes();
+    /// LINUX_EFI_INITRD_MEDIA_GUID.
+    pub const INITRD: [u8; 16] = guid!("5568e427-68fc-4f3d-ac74-ca555231cc68").to_bytes();
+    /// LINUX_EFI_BOOT_MEMMAP_GUID.
+    pub const MEMORY_MAP: [u8; 16] = guid!("800f683f-d08b-423a-a293-965c3c6fe2b4").to_bytes();
+    /// LINUX_EFI_RANDOM_SEED_TABLE_GUID.
+    pub const RANDOM_SEED: [u8; 16] = guid!("1ce1e5bc-7ceb-42f2-81e5-8aadf180f57b").to_bytes();
+}
 
 /// Bytes of struct efi_boot_memmap before the descriptors.
 const MAP_HEADER_BYTES: u64 = 40;
+/// More bytes of a seed than any firmware gives: the rest is ignored.
+const MAX_SEED_BYTES: usize = 512;
 /// Bytes of an EFI page.
 const EFI_PAGE_BYTES: u64 = 4096;
 /// Memory types that are free once boot services have ended: loader code
@@ -52,6 +55,8 @@ pub struct Tables {
     pub initrd: Option<Range>,
     /// Free RAM; empty where there is no usable map.
     pub ram: Vec<Range>,
+    /// A seed for random numbers; empty where there is none.
+    pub seed: Vec<u8>,
 }
 
 /// Reads the system table at `table`. `None` where there is none.
@@ -69,9 +74,10 @@ pub fn read(memory: &impl PhysMem, table: Hpa) -> Option<Tables> {
         memory.read(entry, &mut guid);
         let at = Hpa::new(word(memory, entry, 16)?);
         match guid {
-            DEVICE_TREE => found.fdt = Some(at),
-            INITRD => found.initrd = initrd(memory, at),
-            MEMORY_MAP => found.ram = free_ram(memory, at).unwrap_or_default(),
+            guid::DEVICE_TREE => found.fdt = Some(at),
+            guid::INITRD => found.initrd = initrd(memory, at),
+            guid::MEMORY_MAP => found.ram = free_ram(memory, at).unwrap_or_default(),
+            guid::RANDOM_SEED => found.seed = seed(memory, at).unwrap_or_default(),
             _ => {}
         }
     }
@@ -89,6 +95,14 @@ fn initrd(memory: &impl PhysMem, at: Hpa) -> Option<Range> {
     let (base, size) = (word(memory, at, 0)?, word(memory, at, 8)?);
     let end = base.checked_add(size)?;
     (size > 0).then_some(Range::new(base, end))
+}
+
+/// struct linux_efi_random_seed: size, and the bytes.
+fn seed(memory: &impl PhysMem, at: Hpa) -> Option<Vec<u8>> {
+    let bytes = word(memory, at, 0)? as u32 as usize;
+    let mut seed = alloc::vec![0; bytes.min(MAX_SEED_BYTES)];
+    memory.read(at.checked_add(4)?, &mut seed);
+    Some(seed)
 }
 
 /// struct efi_boot_memmap and its descriptors. QEMU's has a length of 0: it
@@ -126,9 +140,9 @@ mod tests {
         put(&mut memory, 0x100, &[SIGNATURE]);
         put(&mut memory, 0x100 + TABLE_COUNT, &[3, 0x200]);
         for (index, (guid, at)) in [
-            (DEVICE_TREE, 0x10_0000),
-            (INITRD, 0x300),
-            (MEMORY_MAP, 0x400),
+            (guid::DEVICE_TREE, 0x10_0000),
+            (guid::INITRD, 0x300),
+            (guid::MEMORY_MAP, 0x400),
         ]
         .into_iter()
         .enumerate()

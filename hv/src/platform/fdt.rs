@@ -34,6 +34,8 @@ pub struct Machine {
     pub uart: Option<u64>,
     /// How to switch off.
     pub power_off: Option<PowerOff>,
+    /// A seed for random numbers; empty where there is none.
+    pub seed: Vec<u8>,
 }
 
 /// Reads the tree in `blob`; `None` where that isn't one.
@@ -46,6 +48,7 @@ pub fn read(blob: &[u8]) -> Option<Machine> {
         cpus: cpus(&tree),
         uart: uart(&tree),
         power_off: power_off(&tree),
+        seed: seed(&tree).unwrap_or_default(),
     };
     machine.cpus.sort_unstable();
     Some(machine)
@@ -111,6 +114,11 @@ fn power_off(tree: &Fdt<'_>) -> Option<PowerOff> {
         register: base.checked_add(number("offset")? as u64)?,
         value: number("value")? as u8,
     })
+}
+
+fn seed(tree: &Fdt<'_>) -> Option<Vec<u8>> {
+    let seed = tree.find_node("/chosen")?.property("rng-seed")?;
+    Some(seed.value.to_vec())
 }
 
 #[cfg(test)]
