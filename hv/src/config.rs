@@ -38,10 +38,10 @@ pub enum DeviceKind {
 }
 
 impl DeviceKind {
-    /// Every kind.
+    /// Every kind, those that are accessed most first.
     pub const ALL: [Self; 6] = [
-        Self::Uart,
         Self::PchPic,
+        Self::Uart,
         Self::PchMsi,
         Self::Rtc,
         Self::Power,

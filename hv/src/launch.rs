@@ -133,7 +133,7 @@ fn start(config: &VmConfig, files: &Files<'_>, cpus: &'static [Mailbox]) -> Resu
         Some(name) if error.is_of_initramfs() => format!("{name}: {error}"),
         _ => format!("{}: {error}", config.kernel),
     })?;
-    let mut features = PvFeatures::empty();
+    let mut features = PvFeatures::VIRT_EXTIOI;
     features.set(PvFeatures::IPI, config.pv_ipi);
     let cpucfg = CpucfgTable::filtered(cpu::cpucfg, features);
     let offset = cpu::ticks().wrapping_neg();

@@ -39,6 +39,8 @@ pub struct Stats {
     /// the exception entry.
     calls: [Counter; CALLS],
     exits: [Counter; ExitReason::ALL.len()],
+    /// Accesses to IOCSR offsets that no device has.
+    pub unknown_iocsr: Counter,
 }
 
 /// Offset in [`Stats`] of the counter of [`vendor::NULL`].

@@ -2,27 +2,35 @@
 //!
 //! Everything here may be used from any CPU at any time; nothing of it is
 //! changed by an exit but single words, and no exit takes the lock of the
-//! second-stage tables. Lock order: `stage2`, then a device's own lock.
+//! second-stage tables. Lock order: `stage2`; the UART's; `pch_pic`'s;
+//! `eiointc`'s. Postboxes have none.
+
+pub mod wires;
 
 use crate::config::{DeviceKind, MAX_PHYSICAL_ID, VmConfig};
 use crate::console::LineBuffer;
 use crate::dev::bus::Bus;
-use crate::dev::iocsr::ipi;
+use crate::dev::iocsr::eiointc::{self, Eiointc};
+use crate::dev::iocsr::{ipi, misc};
+use crate::dev::lane::Lane;
+use crate::dev::pch_pic::PchPic;
 use crate::dev::uart::Uart;
 use crate::isa::exception::Interrupt;
-use crate::mm::addr::{Gpa, Hpa};
+use crate::mm::addr::{Gpa, Hpa, IocsrAddr};
 use crate::mm::guest_mem::GuestRam;
 use crate::mm::pte::Access;
 use crate::mm::stage2::{MapError, Stage2, TableSource};
 use crate::stats::Stats;
 use crate::vcpu::StopReason;
 use crate::vcpu::emulate::cpucfg::CpucfgTable;
+use crate::vcpu::interrupt::HARDWARE_LINES;
 use crate::vcpu::postbox::{Notify, Postbox, Posts};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicUsize;
 use spin::{Mutex, Once};
+use wires::Wires;
 
 /// Source of table frames whose kind the VM needn't know.
 pub type Tables = Box<dyn TableSource + Send>;
@@ -33,9 +41,40 @@ pub type Keep = Box<dyn core::fmt::Debug + Send + Sync>;
 /// A device of a VM.
 #[derive(Debug)]
 pub enum Device {
+    /// The VM's PCH-PIC.
+    PchPic,
     /// A UART; its bytes go to the VM's console.
     Uart(Uart),
+    /// PCH-MSI.
+    PchMsi,
+    /// The power controller.
+    Power,
+    /// I/O ports with nothing behind them.
+    Ports,
 }
+
+/// A device in the IOCSR space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IocsrDevice {
+    /// The accessing vCPU's IPI registers.
+    Ipi,
+    /// The VM's EIOINTC.
+    Eiointc,
+    /// Features and names.
+    Misc,
+}
+
+/// What is where in the IOCSR space, the hottest first.
+const IOCSR: [(IocsrDevice, u32, u32); 4] = [
+    (IocsrDevice::Ipi, ipi::BASE, ipi::BYTES),
+    (IocsrDevice::Eiointc, eiointc::BASE, eiointc::BYTES),
+    (
+        IocsrDevice::Eiointc,
+        eiointc::VIRT_BASE,
+        eiointc::VIRT_BYTES,
+    ),
+    (IocsrDevice::Misc, 0, misc::BYTES),
+];
 
 /// What other CPUs may use of a vCPU.
 #[derive(Debug)]
@@ -91,6 +130,12 @@ pub struct Vm {
     pub cpucfg: CpucfgTable,
     /// Its devices.
     pub mmio: Bus<Gpa, Device>,
+    /// Its IOCSR space.
+    pub iocsr: Bus<IocsrAddr, IocsrDevice>,
+    /// The controller that interrupts reach vCPUs by.
+    pub eiointc: Eiointc,
+    /// The controller of its devices' interrupts.
+    pub pch_pic: PchPic,
     /// What it prints.
     pub console: LineBuffer,
     /// vCPUs that have not been stopped.
@@ -136,14 +181,6 @@ impl Vm {
             // No vCPU has run yet: no TLB knows these tables.
             let _ = mapped.map_err(VmError::Map)?;
         }
-        let mut mmio = Bus::default();
-        for device in &config.devices {
-            if device.kind != DeviceKind::Uart {
-                continue;
-            }
-            let added = mmio.add(device.base, device.kind.bytes(), Device::Uart(Uart::new()));
-            added.map_err(|_| VmError::Devices)?;
-        }
         Ok(Self {
             name: config.name.clone(),
             ram,
@@ -153,7 +190,10 @@ impl Vm {
                 .iter()
                 .map(|&id| Arc::new(VcpuShared::new(id)))
                 .collect(),
-            mmio,
+            mmio: devices(config)?,
+            iocsr: iocsr_space()?,
+            eiointc: Eiointc::default(),
+            pch_pic: PchPic::default(),
             console: LineBuffer::new(&config.name),
             running: AtomicUsize::new(config.ids.len()),
             counter_offset,
@@ -194,9 +234,31 @@ impl Vm {
         let Some(target) = self.by_id(u64::from(send.target)) else {
             return;
         };
+        if send.offset.wrapping_sub(eiointc::BASE) < eiointc::BYTES {
+            let lane = Lane::half_but(send.offset.into(), send.keep);
+            let (data, wires) = (u64::from(send.data), Wires { vm: self, notifier });
+            self.eiointc
+                .write(target.id, send.offset, lane, data, &wires);
+            return;
+        }
         if target.ipi.write_word(send.offset, send.data, send.keep) == ipi::Effect::Line {
             target.post(Posts::interrupts(Interrupt::IPI.bit()), notifier);
         }
+    }
+
+    /// The level of those of the lines `lines` of `vcpu` that are levels.
+    /// Both are as in ESTAT.
+    #[must_use]
+    pub fn levels(&self, vcpu: &VcpuShared, lines: u64) -> u64 {
+        let mut levels = 0;
+        if lines & Interrupt::IPI.bit() != 0 && vcpu.ipi.line() {
+            levels |= Interrupt::IPI.bit();
+        }
+        if lines & HARDWARE_LINES != 0 {
+            let high = self.eiointc.levels(vcpu.id);
+            levels |= u64::from(high) << Interrupt::hwi(0).number() & lines;
+        }
+        levels
     }
 
     /// Stops the VM: its vCPUs leave the guest for good. The first reason
@@ -215,6 +277,35 @@ impl Vm {
     }
 }
 
+/// The devices that `config` wants, the hottest first.
+fn devices(config: &VmConfig) -> Result<Bus<Gpa, Device>, VmError> {
+    let mut bus = Bus::default();
+    for kind in DeviceKind::ALL {
+        for place in config.devices.iter().filter(|device| device.kind == kind) {
+            let device = match kind {
+                DeviceKind::PchPic => Device::PchPic,
+                DeviceKind::Uart => Device::Uart(Uart::new()),
+                DeviceKind::PchMsi => Device::PchMsi,
+                DeviceKind::Power => Device::Power,
+                DeviceKind::Ports => Device::Ports,
+                DeviceKind::Rtc => continue,
+            };
+            bus.add(place.base, kind.bytes(), device)
+                .map_err(|_| VmError::Devices)?;
+        }
+    }
+    Ok(bus)
+}
+
+fn iocsr_space() -> Result<Bus<IocsrAddr, IocsrDevice>, VmError> {
+    let mut bus = Bus::default();
+    for (device, base, bytes) in IOCSR {
+        bus.add(IocsrAddr::new(base.into()), bytes.into(), device)
+            .map_err(|_| VmError::Devices)?;
+    }
+    Ok(bus)
+}
+
 impl VcpuShared {
     fn new(id: u32) -> Self {
         Self {
@@ -231,17 +322,6 @@ impl VcpuShared {
         match self.postbox.post(posts) {
             Notify::Nothing => {}
             notify => notifier.tell(notify),
-        }
-    }
-
-    /// The level of the lines that are levels, as in ESTAT.
-    #[inline]
-    #[must_use]
-    pub fn levels(&self) -> u64 {
-        if self.ipi.line() {
-            Interrupt::IPI.bit()
-        } else {
-            0
         }
     }
 }

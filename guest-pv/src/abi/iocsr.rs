@@ -28,6 +28,8 @@ pub const SMC_MAILBOX: u32 = 0x51c;
 
 /// Bit of [`MISC_FUNC`] that turns EIOINTC on.
 pub const MISC_EXT_IOI_EN: u64 = 1 << 48;
+/// Bit of [`MISC_FUNC`] that makes EIOINTC encode its lines as numbers.
+pub const MISC_EXT_IOI_INT_ENCODE: u64 = 1 << 49;
 
 bitflags! {
     /// The feature word at [`FEATURES`].

@@ -17,5 +17,9 @@
 pub mod bus;
 pub mod iocsr;
 pub mod irq_line;
+pub mod lane;
 pub mod layout;
+pub mod pch_msi;
+pub mod pch_pic;
+pub mod power;
 pub mod uart;

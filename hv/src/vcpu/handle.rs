@@ -4,18 +4,16 @@
 //! carried out. What an exit needs of the machine is behind [`Hardware`], so
 //! that the same code runs on the host, under test.
 
-use super::emulate::{Outcome, hypercall, mmio};
+use super::emulate::{Outcome, device, hypercall, iocsr, mmio};
 use super::exception::Exception;
 use super::exit::{AccessKind, ExitInfo, Unit, VmExit, decode};
 use super::{Resume, Vcpu, Yield};
-use crate::dev::iocsr::{ipi, misc};
-use crate::dev::uart::Sink;
 use crate::isa::exception::{Ecode, Interrupt};
-use crate::isa::insn::{Insn, Width, decode_sensitive};
+use crate::isa::insn::{Insn, decode_sensitive};
 use crate::mm::addr::Gpa;
 use crate::stats::Stats;
 use crate::vcpu::postbox::Posts;
-use crate::vm::{Device, Notifier, Vm};
+use crate::vm::{Notifier, Vm};
 use guest_pv::abi::cpucfg::PvFeatures;
 use guest_pv::abi::vendor::ExitReason;
 
@@ -101,14 +99,14 @@ fn sensitive(vcpu: &mut Vcpu, word: u32, hardware: &mut impl Hardware) -> Resume
         }
         Some(Insn::IocsrRead { width, rd, rj }) => {
             let offset = vcpu.context.gprs.get(rj) as u32;
-            let value = iocsr_read(vcpu, offset, width);
+            let value = iocsr::read(vcpu.vm(), vcpu.shared(), offset, width);
             vcpu.context.gprs.set(rd, width.sign_extend(value));
             ExitReason::Iocsr
         }
         Some(Insn::IocsrWrite { width, rd, rj }) => {
             let gprs = &vcpu.context.gprs;
             let (offset, value) = (gprs.get(rj) as u32, gprs.get(rd));
-            iocsr_write(vcpu, offset, width, value, hardware);
+            iocsr::write(vcpu.vm(), vcpu.shared(), offset, width, value, hardware);
             ExitReason::Iocsr
         }
         // The hardware carries out the harmless ones; the guest's caches are
@@ -134,32 +132,6 @@ fn idle(vcpu: &mut Vcpu, hardware: &mut impl Hardware) -> Outcome {
     }
     vcpu.waiting = true;
     Outcome::Then(Resume::Yield(Yield::Sleep))
-}
-
-#[inline(always)]
-fn iocsr_read(vcpu: &Vcpu, offset: u32, width: Width) -> u64 {
-    if offset.wrapping_sub(ipi::BASE) < ipi::BYTES {
-        vcpu.shared().ipi.read(offset, width)
-    } else if offset < misc::BYTES {
-        misc::read(offset, width)
-    } else {
-        0
-    }
-}
-
-#[inline(always)]
-fn iocsr_write(vcpu: &Vcpu, offset: u32, width: Width, value: u64, notifier: &impl Notifier) {
-    if offset.wrapping_sub(ipi::BASE) >= ipi::BYTES {
-        return;
-    }
-    match vcpu.shared().ipi.write(offset, width, value) {
-        ipi::Effect::None => {}
-        ipi::Effect::Line => {
-            let line = Posts::interrupts(Interrupt::IPI.bit());
-            vcpu.shared().post(line, notifier);
-        }
-        ipi::Effect::Send(send) => vcpu.vm().send(send, notifier),
-    }
 }
 
 /// What a hypercall can reach, of a vCPU whose registers it changes.
@@ -244,17 +216,17 @@ fn memory(
     let Some((device, offset)) = vm.mmio.find(gpa, access.bytes()) else {
         return bad_address;
     };
-    let Device::Uart(uart) = device;
     match access {
         mmio::Access::Load { width, signed, rd } => {
-            let value = uart.read(offset, width);
+            let value = device::load(vm, device, offset, width);
             mmio::complete(&mut context.gprs, rd, width, signed, value);
+            Outcome::Done
         }
         mmio::Access::Store { width, value } => {
-            uart.write(offset, width, value, &Console { vm, hardware });
+            let end = device::store(vm, device, offset, width, value, hardware);
+            end.map_or(Outcome::Done, |reason| Outcome::Then(Resume::Stop(reason)))
         }
     }
-    Outcome::Done
 }
 
 /// A fault on the VM's own RAM: a TLB entry from before the page was mapped,
@@ -282,18 +254,6 @@ fn ram_fault(
         AccessKind::Fetch => Exception::bad_fetch(vcpu.context.pc, word),
         _ => Exception::bad_address(gpa.get(), word),
     })
-}
-
-/// The console of a VM, as its UART's sink.
-struct Console<'a, H> {
-    vm: &'a Vm,
-    hardware: &'a H,
-}
-
-impl<H: Hardware> Sink for Console<'_, H> {
-    fn send(&self, byte: u8) {
-        self.hardware.console(self.vm, byte);
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::isa::exception::{HARDWARE_INTERRUPTS, Interrupt};
 /// raised from outside, and cleared by the guest.
 pub const LEVELS: u64 = HARDWARE_LINES | Interrupt::IPI.bit();
 /// HWI0 to HWI7, as in ESTAT.
-const HARDWARE_LINES: u64 = ((1 << HARDWARE_INTERRUPTS) - 1) << HARDWARE_SHIFT;
+pub const HARDWARE_LINES: u64 = ((1 << HARDWARE_INTERRUPTS) - 1) << HARDWARE_SHIFT;
 /// Bit of HWI0 in ESTAT.
 const HARDWARE_SHIFT: u8 = Interrupt::hwi(0).number();
 

@@ -58,12 +58,18 @@ pub enum Yield {
 pub enum StopReason {
     /// It asked for it, with this code.
     Asked(u64),
+    /// It switched itself off.
+    PowerOff,
+    /// It wants to start anew.
+    Reset,
 }
 
 impl core::fmt::Display for StopReason {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Asked(code) => write!(f, "it asked for it, code {code}"),
+            Self::PowerOff => f.write_str("it switched itself off"),
+            Self::Reset => f.write_str("it reset itself"),
         }
     }
 }

@@ -58,7 +58,8 @@ fn look(vcpu: &mut Vcpu, posts: Posts, cpu: &mut impl Loaded) -> Resume {
         cpu.flush(vcpu);
     }
     if posts.any(Posts::INTERRUPTS) {
-        cpu.apply(&apply(posts.lines(), vcpu.shared().levels()));
+        let levels = vcpu.vm().levels(vcpu.shared(), posts.lines());
+        cpu.apply(&apply(posts.lines(), levels));
     }
     if vcpu.waiting && !may_go_on(vcpu, cpu) {
         return Resume::Yield(Yield::Sleep);

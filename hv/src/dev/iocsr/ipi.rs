@@ -13,6 +13,7 @@
 //!
 //! Source: Loongson 3A5000 manual, chapter on inter-processor interrupts.
 
+use crate::dev::lane::byte_mask;
 use crate::isa::insn::Width;
 use core::sync::atomic::{AtomicU32, Ordering};
 use guest_pv::abi::iocsr::{
@@ -203,12 +204,6 @@ fn merge(word: &AtomicU32, data: u32, written: u32) {
     let new = |old| Some(old & !written | data);
     // The closure never declines, so this never fails.
     let _ = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, new);
-}
-
-/// All bits of the bytes whose bits are set in `bytes`.
-fn byte_mask(bytes: u32) -> u32 {
-    let byte = |index: u32| if bytes >> index & 1 == 1 { 0xff } else { 0 };
-    u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
 }
 
 #[cfg(test)]

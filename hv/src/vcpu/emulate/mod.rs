@@ -5,7 +5,9 @@
 
 pub mod cpucfg;
 pub mod csr;
+pub mod device;
 pub mod hypercall;
+pub mod iocsr;
 pub mod mmio;
 
 use super::Resume;

@@ -1,0 +1,61 @@
+//! Accesses to the VM's devices, by kind of device.
+
+use crate::dev::uart::Sink;
+use crate::dev::{pch_msi, power};
+use crate::isa::insn::Width;
+use crate::vcpu::StopReason;
+use crate::vcpu::handle::Hardware;
+use crate::vm::wires::Wires;
+use crate::vm::{Device, Vm};
+
+/// Reads `width` bytes at `offset` of `device`; zero-extended.
+#[inline]
+pub fn load(vm: &Vm, device: &Device, offset: u64, width: Width) -> u64 {
+    match device {
+        Device::PchPic => vm.pch_pic.read(offset, width),
+        Device::Uart(uart) => uart.read(offset, width),
+        Device::PchMsi | Device::Power => 0,
+        Device::Ports => width.zero_extend(u64::MAX),
+    }
+}
+
+/// Writes the low `width` bytes of `value` at `offset` of `device`; whether
+/// that ends the VM.
+#[inline]
+pub fn store(
+    vm: &Vm,
+    device: &Device,
+    offset: u64,
+    width: Width,
+    value: u64,
+    hardware: &impl Hardware,
+) -> Option<StopReason> {
+    let wires = Wires {
+        vm,
+        notifier: hardware,
+    };
+    match device {
+        Device::PchPic => vm.pch_pic.write(offset, width, value, &wires),
+        Device::Uart(uart) => uart.write(offset, width, value, &Console { vm, hardware }),
+        Device::PchMsi => {
+            if let Some(vector) = pch_msi::vector(offset, value) {
+                vm.eiointc.set(vector, true, &wires);
+            }
+        }
+        Device::Power => return power::write(offset, width, value),
+        Device::Ports => {}
+    }
+    None
+}
+
+/// The console of a VM, as its UART's sink.
+struct Console<'a, H> {
+    vm: &'a Vm,
+    hardware: &'a H,
+}
+
+impl<H: Hardware> Sink for Console<'_, H> {
+    fn send(&self, byte: u8) {
+        self.hardware.console(self.vm, byte);
+    }
+}
