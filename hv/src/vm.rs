@@ -12,7 +12,9 @@ use crate::console::LineBuffer;
 use crate::dev::bus::Bus;
 use crate::dev::iocsr::eiointc::{self, Eiointc};
 use crate::dev::iocsr::{ipi, misc};
+use crate::dev::irq_line::PchPicInput;
 use crate::dev::lane::Lane;
+use crate::dev::layout::UART_INPUT;
 use crate::dev::pch_pic::PchPic;
 use crate::dev::uart::Uart;
 use crate::isa::exception::Interrupt;
@@ -30,7 +32,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicUsize;
 use spin::{Mutex, Once};
-use wires::Wires;
+use wires::{Input, Wires};
 
 /// Source of table frames whose kind the VM needn't know.
 pub type Tables = Box<dyn TableSource + Send>;
@@ -43,8 +45,9 @@ pub type Keep = Box<dyn core::fmt::Debug + Send + Sync>;
 pub enum Device {
     /// The VM's PCH-PIC.
     PchPic,
-    /// A UART; its bytes go to the VM's console.
-    Uart(Uart),
+    /// A UART; its bytes go to the VM's console, and its interrupt, if it
+    /// has one, to an input of PCH-PIC.
+    Uart(Uart, Option<PchPicInput>),
     /// PCH-MSI.
     PchMsi,
     /// The power controller.
@@ -246,6 +249,19 @@ impl Vm {
         }
     }
 
+    /// A byte has come in for its console; false where there is no room for
+    /// it, or no UART.
+    pub fn receive(&self, byte: u8, notifier: &impl Notifier) -> bool {
+        let wires = Wires { vm: self, notifier };
+        let mut uarts = self.mmio.devices().filter_map(|device| match device {
+            Device::Uart(uart, input) => Some((uart, *input)),
+            _ => None,
+        });
+        uarts
+            .next()
+            .is_some_and(|(uart, input)| uart.receive(byte, &Input { wires, input }))
+    }
+
     /// The level of those of the lines `lines` of `vcpu` that are levels.
     /// Both are as in ESTAT.
     #[must_use]
@@ -280,11 +296,13 @@ impl Vm {
 /// The devices that `config` wants, the hottest first.
 fn devices(config: &VmConfig) -> Result<Bus<Gpa, Device>, VmError> {
     let mut bus = Bus::default();
+    // The first UART has the input; another one is polled.
+    let mut inputs = Some(UART_INPUT).into_iter();
     for kind in DeviceKind::ALL {
         for place in config.devices.iter().filter(|device| device.kind == kind) {
             let device = match kind {
                 DeviceKind::PchPic => Device::PchPic,
-                DeviceKind::Uart => Device::Uart(Uart::new()),
+                DeviceKind::Uart => Device::Uart(Uart::new(), inputs.next()),
                 DeviceKind::PchMsi => Device::PchMsi,
                 DeviceKind::Power => Device::Power,
                 DeviceKind::Ports => Device::Ports,

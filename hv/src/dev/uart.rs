@@ -1,14 +1,25 @@
-//! A 16550A UART that a guest polls: the VM's console.
+//! A 16550A UART: the VM's console.
 //!
-//! Threats: a guest may write any byte at any rate; bytes are passed on as
-//! they come, one at a time, and nothing is kept here that grows. Not
-//! emulated: line speed, modem lines, parity and framing errors, the FIFO's
-//! trigger levels (a byte that is sent has left at once, and there is no
-//! interrupt: a driver polls).
+//! What a guest sends has left at once, so the transmitter is always empty.
+//! What comes in waits in a queue, whose first 16 bytes are what the guest
+//! sees as its FIFO: a paste is not lost while the guest is slow. The
+//! interrupt line is a level that is computed after each change.
 //!
-//! Source: 16550A data sheet.
+//! Threats: a guest may write anything at any rate; a byte is passed on as
+//! it comes, with no lock held, and the queue is bounded. Polling the line
+//! status takes no lock. Not emulated: line speed, parity, framing, break,
+//! and the time that a character takes: the interrupt for fewer bytes than
+//! the trigger level comes at once. In loopback the queue is still filled
+//! from outside, behind what the guest sends itself.
+//!
+//! Source: National Semiconductor PC16550D data sheet.
 
+mod ring;
+
+use crate::dev::irq_line::IrqLine;
 use crate::isa::insn::Width;
+use core::sync::atomic::{AtomicU8, Ordering};
+use ring::Ring;
 use spin::Mutex;
 
 /// Where the bytes that a guest sends go.
@@ -17,128 +28,279 @@ pub trait Sink {
     fn send(&self, byte: u8);
 }
 
+/// Bytes from outside that are kept until the guest reads them.
+pub const QUEUE_BYTES: usize = 8192;
+/// Bytes of the FIFO that a guest sees.
+const FIFO_BYTES: usize = 16;
+
+/// Interrupt enable: received data, transmitter empty, line and modem status.
+const ENABLE_RECEIVE: u8 = 1 << 0;
+const ENABLE_TRANSMIT: u8 = 1 << 1;
+const ENABLE_LINE: u8 = 1 << 2;
+const ENABLE_MODEM: u8 = 1 << 3;
+
+/// Interrupt identification: nothing, and the causes.
+const CAUSE_NONE: u8 = 1;
+const CAUSE_MODEM: u8 = 0;
+const CAUSE_TRANSMIT: u8 = 2;
+const CAUSE_RECEIVE: u8 = 4;
+const CAUSE_LINE: u8 = 6;
+const CAUSE_TIMEOUT: u8 = 0xc;
+/// Interrupt identification: FIFOs on.
+const FIFOS_ON: u8 = 0xc0;
+
+/// FIFO control: FIFOs on, and empty the receiver's.
+const FIFO_ENABLE: u8 = 1 << 0;
+const FIFO_CLEAR_RECEIVER: u8 = 1 << 1;
+
 /// Line control: the divisor latch is seen at offsets 0 and 1.
 const DIVISOR_LATCH: u8 = 1 << 7;
-/// Line status: both the holding register and the shifter are empty.
+
+/// Modem control: what is sent comes back.
+const LOOPBACK: u8 = 1 << 4;
+
+/// Line status: a byte has come, a byte was lost, holding register and
+/// shifter are empty.
+const DATA_READY: u8 = 1 << 0;
+const OVERRUN: u8 = 1 << 1;
 const TRANSMITTER_EMPTY: u8 = 3 << 5;
-/// Interrupt identification: FIFOs on, no interrupt pending.
-const NO_INTERRUPT: u8 = 0xc1;
+
 /// Modem status: carrier, data set ready, clear to send.
 const MODEM_READY: u8 = 0xb0;
+/// Modem status: the ring indicator, whose end alone counts as a change.
+const RING: u8 = 1 << 6;
 
-/// Registers that only remember what was written.
+/// Registers and what isn't seen of them.
 #[derive(Debug, Default)]
-struct Registers {
+struct State {
     interrupt_enable: u8,
+    fifo_control: u8,
     line_control: u8,
     modem_control: u8,
+    /// Changes of the modem status since it was last read.
+    modem_changes: u8,
     scratch: u8,
     divisor: [u8; 2],
+    /// The transmitter has become empty, and the guest hasn't been told.
+    transmitted: bool,
+    overrun: bool,
+    received: Ring<QUEUE_BYTES>,
+    /// The interrupt line.
+    high: bool,
 }
 
 /// The UART.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Uart {
-    registers: Mutex<Registers>,
+    state: Mutex<State>,
+    line_status: AtomicU8,
+}
+
+impl Default for Uart {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Uart {
     /// A UART as after reset.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            state: Mutex::new(State::default()),
+            line_status: AtomicU8::new(TRANSMITTER_EMPTY),
+        }
+    }
+
+    /// A byte has come in from outside; false where there is no room for it.
+    pub fn receive(&self, byte: u8, line: &impl IrqLine) -> bool {
+        self.change(line, |state| state.received.push(byte))
     }
 
     /// Reads the register at `offset`; wider reads have it in their low byte.
-    pub fn read(&self, offset: u64, _width: Width) -> u64 {
-        let registers = self.registers.lock();
-        let latch = registers.line_control & DIVISOR_LATCH != 0;
-        let [low, high] = registers.divisor;
-        u64::from(match offset {
-            0 if latch => low,
-            1 if latch => high,
-            1 => registers.interrupt_enable,
-            2 => NO_INTERRUPT,
-            3 => registers.line_control,
-            4 => registers.modem_control,
-            5 => TRANSMITTER_EMPTY,
-            6 => MODEM_READY,
-            7 => registers.scratch,
-            _ => 0,
-        })
+    pub fn read(&self, offset: u64, _width: Width, line: &impl IrqLine) -> u64 {
+        if offset == 5 {
+            let status = self.line_status.load(Ordering::Relaxed);
+            if status & OVERRUN == 0 {
+                return status.into();
+            }
+        }
+        self.change(line, |state| state.read(offset)).into()
     }
 
     /// Writes the low byte of `value` to the register at `offset`.
-    pub fn write(&self, offset: u64, _width: Width, value: u64, sink: &impl Sink) {
+    pub fn write(
+        &self,
+        offset: u64,
+        _width: Width,
+        value: u64,
+        sink: &impl Sink,
+        line: &impl IrqLine,
+    ) {
         let byte = value as u8;
-        let mut registers = self.registers.lock();
-        let latch = registers.line_control & DIVISOR_LATCH != 0;
-        let [low, high] = &mut registers.divisor;
+        if self.change(line, |state| state.write(offset, byte)) {
+            sink.send(byte);
+        }
+    }
+
+    /// Does something to the state, and lets the line and the copy of the
+    /// line status follow.
+    fn change<T>(&self, line: &impl IrqLine, act: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock();
+        let result = act(&mut state);
+        let status = state.line_status();
+        self.line_status.store(status, Ordering::Relaxed);
+        let high = state.cause() != CAUSE_NONE;
+        if high != state.high {
+            state.high = high;
+            line.set(high);
+        }
+        result
+    }
+}
+
+impl State {
+    const fn latch(&self) -> bool {
+        self.line_control & DIVISOR_LATCH != 0
+    }
+
+    const fn fifo(&self) -> bool {
+        self.fifo_control & FIFO_ENABLE != 0
+    }
+
+    /// Received bytes that make an interrupt.
+    const fn trigger(&self) -> usize {
+        match (self.fifo(), self.fifo_control >> 6) {
+            (false, _) | (_, 0) => 1,
+            (_, 1) => 4,
+            (_, 2) => 8,
+            _ => 14,
+        }
+    }
+
+    fn line_status(&self) -> u8 {
+        let ready = if self.received.len() > 0 {
+            DATA_READY
+        } else {
+            0
+        };
+        let overrun = if self.overrun { OVERRUN } else { 0 };
+        TRANSMITTER_EMPTY | ready | overrun
+    }
+
+    /// The most urgent cause of an interrupt, as it is identified.
+    fn cause(&self) -> u8 {
+        let enabled = |bit| self.interrupt_enable & bit != 0;
+        let received = self.received.len();
+        if enabled(ENABLE_LINE) && self.overrun {
+            CAUSE_LINE
+        } else if enabled(ENABLE_RECEIVE) && received >= self.trigger() {
+            CAUSE_RECEIVE
+        } else if enabled(ENABLE_RECEIVE) && received > 0 {
+            CAUSE_TIMEOUT
+        } else if enabled(ENABLE_TRANSMIT) && self.transmitted {
+            CAUSE_TRANSMIT
+        } else if enabled(ENABLE_MODEM) && self.modem_changes != 0 {
+            CAUSE_MODEM
+        } else {
+            CAUSE_NONE
+        }
+    }
+
+    /// The modem's lines: in loopback those that the guest drives.
+    const fn modem_status(&self) -> u8 {
+        let control = self.modem_control;
+        if control & LOOPBACK == 0 {
+            return MODEM_READY;
+        }
+        // RTS, DTR, OUT1, OUT2 come back as CTS, DSR, RI, DCD.
+        (control & 2) << 3 | (control & 1) << 5 | (control & 0xc) << 4
+    }
+
+    fn read(&mut self, offset: u64) -> u8 {
+        let [low, high] = self.divisor;
         match offset {
-            0 if latch => *low = byte,
-            1 if latch => *high = byte,
-            0 => sink.send(byte),
-            1 => registers.interrupt_enable = byte & 0xf,
-            3 => registers.line_control = byte,
-            4 => registers.modem_control = byte & 0x1f,
-            7 => registers.scratch = byte,
+            0 if self.latch() => low,
+            1 if self.latch() => high,
+            0 => self.received.pop().unwrap_or_default(),
+            1 => self.interrupt_enable,
+            2 => self.identify(),
+            3 => self.line_control,
+            4 => self.modem_control,
+            5 => {
+                let status = self.line_status();
+                self.overrun = false;
+                status
+            }
+            6 => self.modem_status() | core::mem::take(&mut self.modem_changes),
+            7 => self.scratch,
+            _ => 0,
+        }
+    }
+
+    /// Identifies the interrupt; that the transmitter is empty is told once.
+    fn identify(&mut self) -> u8 {
+        let cause = self.cause();
+        if cause == CAUSE_TRANSMIT {
+            self.transmitted = false;
+        }
+        cause | if self.fifo() { FIFOS_ON } else { 0 }
+    }
+
+    /// Writes a register; true where `byte` is to be sent.
+    fn write(&mut self, offset: u64, byte: u8) -> bool {
+        match offset {
+            0 if self.latch() => self.divisor[0] = byte,
+            1 if self.latch() => self.divisor[1] = byte,
+            0 => return self.transmit(byte),
+            1 => {
+                let new = byte & !self.interrupt_enable;
+                self.interrupt_enable = byte & 0xf;
+                self.transmitted |= new & ENABLE_TRANSMIT != 0;
+            }
+            2 => self.control_fifo(byte),
+            3 => self.line_control = byte,
+            4 => self.control_modem(byte & 0x1f),
+            7 => self.scratch = byte,
             _ => {}
         }
+        false
+    }
+
+    /// Sends `byte`: outside where this gives true.
+    fn transmit(&mut self, byte: u8) -> bool {
+        self.transmitted = true;
+        if self.modem_control & LOOPBACK == 0 {
+            return true;
+        }
+        let room = if self.fifo() { FIFO_BYTES } else { 1 };
+        if self.received.len() >= room || !self.received.push(byte) {
+            self.overrun = true;
+        }
+        false
+    }
+
+    /// The other bits count only together with the one that turns FIFOs on;
+    /// changing that one empties them.
+    fn control_fifo(&mut self, byte: u8) {
+        let switched = (byte ^ self.fifo_control) & FIFO_ENABLE != 0;
+        let on = byte & FIFO_ENABLE != 0;
+        if switched || on && byte & FIFO_CLEAR_RECEIVER != 0 {
+            for _ in 0..FIFO_BYTES {
+                self.received.pop();
+            }
+        }
+        self.fifo_control = if on { byte & 0xc9 } else { 0 };
+    }
+
+    fn control_modem(&mut self, byte: u8) {
+        let old = self.modem_status();
+        self.modem_control = byte;
+        let new = self.modem_status();
+        let changed = (old ^ new) & !(new & RING);
+        self.modem_changes |= changed >> 4;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use core::cell::RefCell;
-
-    #[derive(Default)]
-    struct Sent(RefCell<Vec<u8>>);
-
-    impl Sink for Sent {
-        fn send(&self, byte: u8) {
-            self.0.borrow_mut().push(byte);
-        }
-    }
-
-    #[test]
-    fn bytes_go_out_in_their_order() {
-        let (uart, sent) = (Uart::new(), Sent::default());
-        for byte in *b"hello" {
-            assert_eq!(uart.read(5, Width::Byte), 0x60);
-            uart.write(0, Width::Byte, u64::from(byte) | 0xff00, &sent);
-        }
-        assert_eq!(*sent.0.borrow(), b"hello");
-    }
-
-    #[test]
-    fn divisor_latch_hides_the_data_register() {
-        let (uart, sent) = (Uart::new(), Sent::default());
-        uart.write(3, Width::Byte, 0x83, &sent);
-        uart.write(0, Width::Byte, 0x36, &sent);
-        uart.write(1, Width::Byte, 1, &sent);
-        assert_eq!(
-            (uart.read(0, Width::Byte), uart.read(1, Width::Byte)),
-            (0x36, 1)
-        );
-        uart.write(3, Width::Byte, 3, &sent);
-        assert_eq!(
-            (uart.read(0, Width::Byte), uart.read(1, Width::Byte)),
-            (0, 0)
-        );
-        assert!(sent.0.borrow().is_empty());
-    }
-
-    #[test]
-    fn every_offset_answers() {
-        let (uart, sent) = (Uart::new(), Sent::default());
-        for offset in 0..0x100 {
-            for width in [Width::Byte, Width::Half, Width::Word, Width::Double] {
-                uart.write(offset, width, 0x5a, &sent);
-                let _ = uart.read(offset, width);
-            }
-        }
-        assert_eq!(uart.read(7, Width::Byte), 0x5a);
-        assert_eq!(uart.read(0xff, Width::Double), 0);
-    }
-}
+mod tests;

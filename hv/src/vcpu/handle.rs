@@ -218,7 +218,7 @@ fn memory(
     };
     match access {
         mmio::Access::Load { width, signed, rd } => {
-            let value = device::load(vm, device, offset, width);
+            let value = device::load(vm, device, offset, width, hardware);
             mmio::complete(&mut context.gprs, rd, width, signed, value);
             Outcome::Done
         }

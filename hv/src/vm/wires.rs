@@ -32,17 +32,19 @@ impl<N: Notifier> Vectors for Wires<'_, N> {
     }
 }
 
-/// A wire to an input of PCH-PIC.
+/// A device's wire to an input of PCH-PIC.
 pub struct Input<'a, N> {
     /// The wires that it is one of.
     pub wires: Wires<'a, N>,
-    /// Where it ends.
-    pub input: PchPicInput,
+    /// Where it ends; `None` where it leads nowhere.
+    pub input: Option<PchPicInput>,
 }
 
 impl<N: Notifier> IrqLine for Input<'_, N> {
     fn set(&self, high: bool) {
         let Wires { vm, .. } = self.wires;
-        vm.pch_pic.set(self.input, high, &self.wires);
+        if let Some(input) = self.input {
+            vm.pch_pic.set(input, high, &self.wires);
+        }
     }
 }

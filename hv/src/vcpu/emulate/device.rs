@@ -5,15 +5,21 @@ use crate::dev::{pch_msi, power};
 use crate::isa::insn::Width;
 use crate::vcpu::StopReason;
 use crate::vcpu::handle::Hardware;
-use crate::vm::wires::Wires;
+use crate::vm::wires::{Input, Wires};
 use crate::vm::{Device, Vm};
 
 /// Reads `width` bytes at `offset` of `device`; zero-extended.
 #[inline]
-pub fn load(vm: &Vm, device: &Device, offset: u64, width: Width) -> u64 {
+pub fn load(vm: &Vm, device: &Device, offset: u64, width: Width, hardware: &impl Hardware) -> u64 {
     match device {
         Device::PchPic => vm.pch_pic.read(offset, width),
-        Device::Uart(uart) => uart.read(offset, width),
+        &Device::Uart(ref uart, input) => {
+            let wires = Wires {
+                vm,
+                notifier: hardware,
+            };
+            uart.read(offset, width, &Input { wires, input })
+        }
         Device::PchMsi | Device::Power => 0,
         Device::Ports => width.zero_extend(u64::MAX),
     }
@@ -36,7 +42,10 @@ pub fn store(
     };
     match device {
         Device::PchPic => vm.pch_pic.write(offset, width, value, &wires),
-        Device::Uart(uart) => uart.write(offset, width, value, &Console { vm, hardware }),
+        &Device::Uart(ref uart, input) => {
+            let console = Console { vm, hardware };
+            uart.write(offset, width, value, &console, &Input { wires, input });
+        }
         Device::PchMsi => {
             if let Some(vector) = pch_msi::vector(offset, value) {
                 vm.eiointc.set(vector, true, &wires);
