@@ -47,7 +47,7 @@ pub enum Device {
     PchPic,
     /// A UART; its bytes go to the VM's console, and its interrupt, if it
     /// has one, to an input of PCH-PIC.
-    Uart(Uart, Option<PchPicInput>),
+    Uart(Box<Uart>, Option<PchPicInput>),
     /// PCH-MSI.
     PchMsi,
     /// The power controller.
@@ -302,7 +302,7 @@ fn devices(config: &VmConfig) -> Result<Bus<Gpa, Device>, VmError> {
         for place in config.devices.iter().filter(|device| device.kind == kind) {
             let device = match kind {
                 DeviceKind::PchPic => Device::PchPic,
-                DeviceKind::Uart => Device::Uart(Uart::new(), inputs.next()),
+                DeviceKind::Uart => Device::Uart(Box::default(), inputs.next()),
                 DeviceKind::PchMsi => Device::PchMsi,
                 DeviceKind::Power => Device::Power,
                 DeviceKind::Ports => Device::Ports,
