@@ -26,10 +26,48 @@ static inline uint8_t lvz_gid(CPULoongArchState *env)
     return FIELD_EX64(env->CSR_GSTAT, CSR_GSTAT, GID);
 }
 
+/* The GID of what the current mode's TLB holds for itself: the host's is 0 */
+static inline uint8_t lvz_mode_gid(CPULoongArchState *env)
+{
+    return env->lvz.guest ? lvz_gid(env) : 0;
+}
+
 /* The TLB that the current mode's first stage uses */
 static inline LoongArchTLB *lvz_tlb(CPULoongArchState *env)
 {
     return env->lvz.guest ? env->lvz.gtlb : env->tlb;
+}
+
+/*
+ * The bits of tlb_misc that say whether an entry translates an address: one
+ * entry is a pair of pages, and VPPN has the address's bits 47:13 in place.
+ */
+static inline uint64_t tlb_key_mask(uint8_t ps)
+{
+    return R_TLB_MISC_E_MASK | R_TLB_MISC_GID_MASK |
+           (R_TLB_MISC_VPPN_MASK & ~((2ull << ps) - 1));
+}
+
+static inline uint64_t tlb_key(uint8_t gid, vaddr address)
+{
+    uint64_t key = R_TLB_MISC_E_MASK | (address & R_TLB_MISC_VPPN_MASK);
+
+    return FIELD_DP64(key, TLB_MISC, GID, gid);
+}
+
+/*
+ * Whether the MTLB entry that the last second-stage search ended at is the
+ * one for this address, too
+ */
+static inline bool lvz_stage2_hint_match(CPULoongArchState *env, uint8_t gid,
+                                         hwaddr gpa)
+{
+    int hint = env->lvz.stage2_hint;
+    uint64_t misc = env->tlb[hint].tlb_misc;
+
+    return hint >= LOONGARCH_STLB &&
+           !((misc ^ tlb_key(gid, gpa)) &
+             tlb_key_mask(FIELD_EX64(misc, TLB_MISC, PS)));
 }
 
 /* lvz.c: modes, banks, interrupts */

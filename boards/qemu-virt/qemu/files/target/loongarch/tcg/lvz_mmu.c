@@ -24,21 +24,54 @@
 
 /* Translation */
 
+/* Of a TLB entry: what asks no question but that of the privilege level */
+#define PLAIN_MASK  (R_TLBENTRY_V_MASK | R_TLBENTRY_D_MASK |                \
+                     R_TLBENTRY_64_NR_MASK | R_TLBENTRY_64_NX_MASK |        \
+                     R_TLBENTRY_64_RPLV_MASK)
+#define PLAIN       (R_TLBENTRY_V_MASK | R_TLBENTRY_D_MASK)
+
+/*
+ * Nearly every search ends where the last one did, in a large page for any
+ * access: what loongarch_map_tlb_entry() comes to there, in a few lines.
+ */
+static inline
+bool lvz_stage2_again(CPULoongArchState *env, uint8_t gid, uint64_t plv,
+                      hwaddr gpa, hwaddr *hpa)
+{
+    const LoongArchTLB *tlb = &env->tlb[env->lvz.stage2_hint];
+    uint8_t ps = FIELD_EX64(tlb->tlb_misc, TLB_MISC, PS);
+    uint64_t offset = MAKE_64BIT_MASK(0, ps);
+    uint64_t entry = gpa >> ps & 1 ? tlb->tlb_entry1 : tlb->tlb_entry0;
+
+    if (!lvz_stage2_hint_match(env, gid, gpa) ||
+        (entry & PLAIN_MASK) != PLAIN || plv > FIELD_EX64(entry, TLBENTRY, PLV)) {
+        return false;
+    }
+    *hpa = (entry & R_TLBENTRY_64_PPN_MASK & ~offset) | (gpa & offset);
+    return true;
+}
+
 /* D-STAGE2: by GID and address; GID 0 is never a guest's. */
 static int lvz_stage2(CPULoongArchState *env, hwaddr *hpa, int *prot,
                       hwaddr gpa, MMUAccessType access_type)
 {
     uint8_t stlb_ps = FIELD_EX64(*lvz_host_csr(env, STLBPS), CSR_STLBPS, PS);
+    uint64_t plv = FIELD_EX64(*lvz_host_csr(env, CRMD), CSR_CRMD, PLV);
     uint8_t gid = lvz_gid(env);
     int index;
 
-    if (gid == 0 || !lvz_stage2_search(env, gid, stlb_ps, gpa, &index)) {
+    if (gid == 0) {
+        return TLBRET_NOMATCH;
+    }
+    if (lvz_stage2_again(env, gid, plv, gpa, hpa)) {
+        *prot = PAGE_READ | PAGE_WRITE | PAGE_EXEC;
+        return TLBRET_MATCH;
+    }
+    if (!lvz_stage2_search(env, gid, stlb_ps, gpa, &index)) {
         return TLBRET_NOMATCH;
     }
     return loongarch_map_tlb_entry(env, hpa, prot, gpa, access_type,
-                                   &env->tlb[index], index, stlb_ps,
-                                   FIELD_EX64(*lvz_host_csr(env, CRMD),
-                                              CSR_CRMD, PLV));
+                                   &env->tlb[index], index, stlb_ps, plv);
 }
 
 static int lvz_stage1(CPULoongArchState *env, hwaddr *gpa, int *prot,
@@ -66,37 +99,46 @@ static int page_invalid_code(MMUAccessType access_type)
     }
 }
 
+/* Apart from the fill, so that this one's locals cost only those who fault */
+static G_NORETURN __attribute__((noinline))
+void lvz_second_stage_fault(CPUState *cs, hwaddr gpa,
+                            MMUAccessType access_type, int tlb_error,
+                            uintptr_t retaddr)
+{
+    cpu_env(cs)->lvz.fault = (LVZFault) {
+        .pending = true,
+        .tlb_error = tlb_error,
+        .access_type = access_type,
+        .gpa = gpa,
+    };
+    cs->exception_index = page_invalid_code(access_type);
+    cpu_loop_exit_restore(cs, retaddr);
+}
+
 bool lvz_tlb_fill(CPUState *cs, vaddr address, MMUAccessType access_type,
                   int mmu_idx, bool probe, uintptr_t retaddr)
 {
     CPULoongArchState *env = cpu_env(cs);
-    int prot1, prot2, ret1, ret2 = TLBRET_NOMATCH;
+    int prot1, prot2, ret;
     hwaddr gpa, hpa;
 
-    ret1 = lvz_stage1(env, &gpa, &prot1, address, access_type, mmu_idx, false);
-    if (ret1 == TLBRET_MATCH) {
-        ret2 = lvz_stage2(env, &hpa, &prot2, gpa, access_type);
-        if (ret2 == TLBRET_MATCH) {
+    ret = lvz_stage1(env, &gpa, &prot1, address, access_type, mmu_idx, false);
+    if (likely(ret == TLBRET_MATCH)) {
+        ret = lvz_stage2(env, &hpa, &prot2, gpa, access_type);
+        if (likely(ret == TLBRET_MATCH)) {
             tlb_set_page(cs, address & TARGET_PAGE_MASK,
                          hpa & TARGET_PAGE_MASK, prot1 & prot2, mmu_idx,
                          TARGET_PAGE_SIZE);
             return true;
         }
+        if (!probe) {
+            lvz_second_stage_fault(cs, gpa, access_type, ret, retaddr);
+        }
     }
     if (probe) {
         return false;
     }
-    if (ret1 == TLBRET_MATCH) {
-        env->lvz.fault = (LVZFault) {
-            .pending = true,
-            .tlb_error = ret2,
-            .access_type = access_type,
-            .gpa = gpa,
-        };
-        cs->exception_index = page_invalid_code(access_type);
-    } else {
-        loongarch_raise_mmu_exception(env, address, access_type, ret1);
-    }
+    loongarch_raise_mmu_exception(env, address, access_type, ret);
     cpu_loop_exit_restore(cs, retaddr);
 }
 

@@ -113,23 +113,6 @@ void lvz_flush_own(CPULoongArchState *env)
 
 /* Search */
 
-/*
- * The bits of tlb_misc that say whether an entry translates an address: one
- * entry is a pair of pages, and VPPN has the address's bits 47:13 in place.
- */
-static uint64_t tlb_key_mask(uint8_t ps)
-{
-    return R_TLB_MISC_E_MASK | R_TLB_MISC_GID_MASK |
-           (R_TLB_MISC_VPPN_MASK & ~((2ull << ps) - 1));
-}
-
-static uint64_t tlb_key(uint8_t gid, vaddr address)
-{
-    uint64_t key = R_TLB_MISC_E_MASK | (address & R_TLB_MISC_VPPN_MASK);
-
-    return FIELD_DP64(key, TLB_MISC, GID, gid);
-}
-
 static bool tlb_asid_match(const LoongArchTLB *tlb, int asid)
 {
     return asid == TLB_ANY_ASID || FIELD_EX64(tlb->tlb_entry0, TLBENTRY, G) ||
@@ -166,22 +149,10 @@ bool loongarch_tlb_search_in(const LoongArchTLB *array, uint8_t gid, int asid,
     return false;
 }
 
-/*
- * The second-stage entry for a guest physical address. The same few large
- * pages serve nearly every search: look at the last one's answer first.
- */
+/* The second-stage entry for a guest physical address */
 bool lvz_stage2_search(CPULoongArchState *env, uint8_t gid, uint8_t stlb_ps,
                        hwaddr gpa, int *index)
 {
-    int hint = env->lvz.stage2_hint;
-    const LoongArchTLB *tlb = &env->tlb[hint];
-    uint8_t ps = FIELD_EX64(tlb->tlb_misc, TLB_MISC, PS);
-
-    if (hint >= LOONGARCH_STLB &&
-        !((tlb->tlb_misc ^ tlb_key(gid, gpa)) & tlb_key_mask(ps))) {
-        *index = hint;
-        return true;
-    }
     if (!loongarch_tlb_search_in(env->tlb, gid, TLB_ANY_ASID, stlb_ps, gpa,
                                  index)) {
         return false;
