@@ -106,6 +106,10 @@ bitflags! {
     }
 }
 
+/// Bit of [`IPI_SEND`], [`MAIL_SEND`] and [`ANY_SEND`] with which silicon
+/// lets no later access pass the send; a guest's never waits.
+pub const SEND_BLOCKING: u32 = 1 << 31;
+
 /// Value to write to [`IPI_SEND`]: `vector` 0–31, `target` 0–1023, without
 /// the blocking bit. Higher bits of either are dropped.
 #[must_use]

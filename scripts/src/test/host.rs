@@ -19,6 +19,12 @@ pub struct Host;
 /// Crates that only run on the bare machine. Every other one must have tests.
 const BARE_ONLY: [&str; 2] = ["lvz-suite", "test-guests"];
 
+/// Crates with models for loom, and where in the crate those are.
+const UNDER_LOOM: [(&str, &str); 2] = [
+    ("hv", "--release --test loom"),
+    ("guest-pv", "--lib --test loom"),
+];
+
 /// How much of a failed test's output is shown, in lines.
 const SHOWN: usize = 40;
 
@@ -52,13 +58,15 @@ impl Part for Host {
             let test = format!("test --package {name} --profile {}", profile(&name));
             tests(&log, tally, &name, cargo(&test));
         }
-        let mut loom = cargo("test --package hv --release --test loom");
-        loom.env("RUSTFLAGS", "--cfg loom");
-        if !options.long {
-            // Interleavings with more forced switches than this are the long form's.
-            loom.env("LOOM_MAX_PREEMPTIONS", "3");
+        for (name, what) in UNDER_LOOM {
+            let mut loom = cargo(&format!("test --package {name} {what}"));
+            loom.env("RUSTFLAGS", "--cfg loom");
+            if !options.long {
+                // Interleavings with more forced switches than this are the long form's.
+                loom.env("LOOM_MAX_PREEMPTIONS", "3");
+            }
+            tests(&log, tally, &format!("{name} under loom"), loom);
         }
-        tests(&log, tally, "hv under loom", loom);
         Ok(())
     }
 }
