@@ -15,6 +15,8 @@ use loongarch_isa::gpr::Gpr;
 /// This group.
 pub const CHECKS: &[Check] = &[
     Check::every("stage2.huge_flags", huge_flags),
+    Check::every("stage2.huge_flags_again", huge_flags_again),
+    Check::every("stage2.huge_two_guests", huge_two_guests),
     Check::every("stage2.directory_flags", directory_flags),
     Check::every("stage2.software_bits", software_bits),
     Check::every("stage2.pages_4k", pages_4k),
@@ -36,6 +38,59 @@ fn huge_flags(cpu: &mut Cpu) -> Outcome {
         let stage2 = &mut guest.vm.stage2;
         stage2.map_huge(&mut guest.tables, GPA, FREE, flag::ALL | flags, 1);
         access(&mut guest, program, GPA + 0x1238).expect(ecode)?;
+    }
+    Ok(())
+}
+
+program!(
+    /// Loads at a0, then stores at a2.
+    load_store: "ld.d $a1, $a0, 0", "st.d $a1, $a2, 0", "hvcl 0x10",
+);
+program!(
+    /// Loads at a0, then jumps to a2.
+    load_jump: "ld.d $a1, $a0, 0", "jirl $zero, $a2, 0",
+);
+program!(
+    /// Stores at a0, then loads at a2.
+    store_load: "st.d $a1, $a0, 0", "ld.d $a1, $a2, 0", "hvcl 0x10",
+);
+
+/// What a huge page forbids stays forbidden in its other small pages right
+/// after an access that it allows, when its entry is the last one used.
+fn huge_flags_again(cpu: &mut Cpu) -> Outcome {
+    let writable = flag::V | flag::D | flag::CACHED;
+    for (flags, program, ecode) in [
+        (flag::V | flag::CACHED, load_store as Program, Ecode::Pme),
+        (writable | flag::NX, load_jump, Ecode::Pnx),
+        (writable | flag::NR, store_load, Ecode::Pnr),
+    ] {
+        let mut guest = Guest::new(cpu);
+        let stage2 = &mut guest.vm.stage2;
+        stage2.map_huge(&mut guest.tables, GPA, FREE, flags, 1);
+        let own = 0x40 * cpu.index as u64;
+        guest.set(Gpr::A2, cached(GPA) + (1 << 20) + own);
+        let exit = access(&mut guest, program, GPA + own);
+        exit.expect(ecode)?;
+        ensure_eq!(exit.badv, GPA + (1 << 20) + own, "BADV");
+    }
+    Ok(())
+}
+
+/// Two guests whose huge pages at one address lead to different places take
+/// turns, and each goes on where it is at home.
+fn huge_two_guests(cpu: &mut Cpu) -> Outcome {
+    let mut guest = Guest::new(cpu);
+    let own = 0x40 * cpu.index as u64;
+    let homes = [FREE, FREE + (32 << 20)];
+    let mut vms = [guest.vm, guest.another_vm()];
+    for (vm, home) in vms.iter_mut().zip(homes) {
+        memory::store(home + own, home);
+        vm.stage2
+            .map_huge(&mut guest.tables, GPA, home, flag::ALL, 1);
+    }
+    for round in 0..20 {
+        guest.vm = vms[round % 2];
+        ensure_eq!(read(&mut guest, GPA + own)?, homes[round % 2], "{round}");
     }
     Ok(())
 }

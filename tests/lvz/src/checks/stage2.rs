@@ -1,15 +1,16 @@
 //! The second stage: faults, refills, several guests.
 
-use crate::arch::tlb;
+use crate::arch::{self, tlb};
 use crate::check::{Check, Cpu, Failed, Outcome};
 use crate::guest::memory::{self, page};
-use crate::guest::programs::{LOAD, STORE, jump, load, store, store_then_load};
+use crate::guest::programs::{LOAD, STORE, done, jump, load, store, store_then_load};
 use crate::guest::switch::Exit;
 use crate::guest::table::{Shape, Table, flag};
 use crate::guest::{DONE, Guest, Program, log};
 use crate::machine::{boot, cached};
-use crate::{csrrd, csrwr, ensure, ensure_eq, gcsrwr};
-use loongarch_isa::exception::Ecode;
+use crate::{csrrd, csrwr, csrxchg, ensure, ensure_eq, gcsrwr};
+use loongarch_isa::csr::TCFG;
+use loongarch_isa::exception::{Ecode, Interrupt};
 use loongarch_isa::gpr::Gpr;
 
 /// This group.
@@ -36,6 +37,7 @@ pub const CHECKS: &[Check] = &[
     Check::every("stage2.neighbour_of_a_pair", neighbour_of_a_pair),
     Check::every("stage2.two_guests", two_guests),
     Check::every("stage2.host_apart", host_apart),
+    Check::every("stage2.gid_zero", gid_zero),
     Check::every("stage2.nothing_there", nothing_there),
 ];
 
@@ -337,6 +339,26 @@ fn host_apart(cpu: &mut Cpu) -> Outcome {
     for turn in seen {
         ensure_eq!(turn, 0xbbbb_aaaau64, "guest and host");
     }
+    Ok(())
+}
+
+/// D-STAGE2: GID 0 is the host's. A guest with it finds nothing, though each
+/// refill brings the host an entry for the very address: it stays where it is
+/// until the host's timer ends it.
+fn gid_zero(cpu: &mut Cpu) -> Outcome {
+    let mut guest = Guest::new(cpu);
+    guest.vm.gid = 0;
+    let (line, before) = (Interrupt::TI.bit(), log().count);
+    csrwr!(TCFG, (100 * arch::TICKS_PER_US) & !3 | TCFG::EN::SET.value);
+    let enabled = csrxchg!(ECFG, line, line);
+    let exit = guest.start(done).enter();
+    csrxchg!(ECFG, enabled, line);
+    csrwr!(TCFG, 0);
+    csrwr!(TICLR, 1);
+    tlb::invalidate::<{ tlb::ALL }>(0, 0);
+    exit.expect(Ecode::Int)?;
+    ensure_eq!(exit.era, done as *const () as u64, "ERA");
+    ensure!(log().count > before, "no refill");
     Ok(())
 }
 
