@@ -108,8 +108,8 @@ fn one_shot() -> Outcome {
     equal("TCFG keeps EN", tcfg & 1, 1)
 }
 
-/// Expiries may come late, on an emulator whose clock is the real one, but
-/// none comes twice.
+/// Expiries may come late, and several as one, where the vCPU waits for its
+/// CPU; but none comes before its time, so none comes twice.
 fn periodic() -> Outcome {
     let before = taken(Interrupt::TI);
     let period = microseconds(500);
@@ -117,10 +117,11 @@ fn periodic() -> Outcome {
     arm(period | PERIODIC | EN);
     unmask();
     wait_until(|| taken(Interrupt::TI) - before >= 20);
+    // In this order: one that comes in between is not counted.
     let (count, elapsed) = (taken(Interrupt::TI) - before, ticks() - start);
     disarm();
-    equal("interrupts", count, 20)?;
-    ensure("not before their time", elapsed >= 20 * period)
+    ensure("interrupts", count >= 20)?;
+    ensure("not before their time", elapsed >= count * period)
 }
 
 /// A start value of nothing fires at once, and the guest gets on.
