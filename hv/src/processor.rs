@@ -161,16 +161,14 @@ impl Processor {
         let Some(Some(vcpu)) = self.slots.get_mut(slot) else {
             return;
         };
+        world_switch::arm();
         match run(vcpu, &mut self.machine) {
             Resume::Guest | Resume::Yield(Yield::Preempted) => self.scheduler.ready(slot),
             Resume::Yield(Yield::Sleep) => match until(vcpu, &self.machine) {
                 Some(deadline) => self.scheduler.sleep(slot, deadline),
                 None => self.scheduler.ready(slot),
             },
-            Resume::Stop(reason) => {
-                vcpu.vm().clone().stop(reason, &self.machine);
-                self.remove(slot);
-            }
+            Resume::Stop => self.remove(slot),
         }
     }
 
@@ -350,6 +348,16 @@ impl Hardware for Machine {
         after.pc
     }
 
+    #[inline]
+    fn apply(&mut self, change: &Apply) {
+        if change.estat_mask != 0 {
+            bank::set_estat(change.estat, change.estat_mask);
+        }
+        if change.gintc_mask != 0 {
+            bank::set_hardware_lines(change.gintc, change.gintc_mask);
+        }
+    }
+
     fn forget(&mut self, gpa: Gpa) {
         if let Some(lease) = self.lease {
             tlb::flush_page(lease.gid, gpa);
@@ -376,15 +384,6 @@ impl Hardware for Machine {
 }
 
 impl Loaded for Machine {
-    fn apply(&mut self, change: &Apply) {
-        if change.estat_mask != 0 {
-            bank::set_estat(change.estat, change.estat_mask);
-        }
-        if change.gintc_mask != 0 {
-            bank::set_hardware_lines(change.gintc, change.gintc_mask);
-        }
-    }
-
     fn flush(&mut self, vcpu: &Vcpu) {
         if let Some(lease) = vcpu.lease {
             tlb::flush_gid(lease.gid);
@@ -394,7 +393,8 @@ impl Loaded for Machine {
     #[inline(always)]
     fn enter(&mut self, vcpu: &mut Vcpu) -> ExitInfo {
         // SAFETY: `Processor` loaded this vCPU, whose tables lead only to
-        // its VM's RAM, which `launch` took from the frame allocator.
+        // its VM's RAM, which `launch` took from the frame allocator, and
+        // armed the entry.
         unsafe { world_switch::enter(&mut vcpu.context) }
     }
 }

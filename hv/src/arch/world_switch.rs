@@ -11,13 +11,13 @@
 //! expects at entry; asm/kvm_para.h for `hvcl`.
 
 use super::{boot, trap};
-use crate::csr_write;
 use crate::isa::csr::Csr;
 use crate::isa::exception::Ecode;
 use crate::isa::gpr::{Gpr, Gprs};
 use crate::stats;
 use crate::vcpu::exit::ExitInfo;
 use crate::vcpu::{Context, HostContext};
+use crate::{csr_exchange, csr_write};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use guest_pv::abi::hypercall::CODE_SERVICE;
@@ -52,10 +52,6 @@ global_asm!(
     "st.d $s8, $a0, {host_s8}",
     "ld.d $t0, $a0, {pc}",
     "csrwr $t0, {era}",
-    "ori $t0, $zero, {prmd_in_guest}",
-    "csrwr $t0, {prmd}",
-    "ori $t0, $zero, {gstat_pvm}",
-    "csrxchg $t0, $t0, {gstat}",
     "move $t0, $a0",
     "csrwr $t0, {context}",
     "each_gpr ld.d, $a0",
@@ -66,14 +62,14 @@ global_asm!(
     // a0, from level 0. What isn't just that goes the general way, and so
     // does whatever else is in these registers.
     "null_call:",
-    "csrrd $a1, {badi}",
-    "bstrpick.d $a1, $a1, 14, 0",
-    "addi.d $a1, $a1, -{service}",
-    "bnez $a1, general_exit",
     "csrrd $a1, {scratch}",
     // Rotated by its lowest bit's place the function is 1.
     "rotri.d $a1, $a1, {null_shift}",
     "addi.d $a1, $a1, -1",
+    "bnez $a1, general_exit",
+    "csrrd $a1, {badi}",
+    "bstrpick.d $a1, $a1, 14, 0",
+    "addi.d $a1, $a1, -{service}",
     "bnez $a1, general_exit",
     "gcsrrd $a1, {crmd}",
     "andi $a1, $a1, 3",
@@ -147,13 +143,9 @@ global_asm!(
     host_sp = const HOST + offset_of!(HostContext, sp),
     host_fp = const HOST + offset_of!(HostContext, fp),
     host_s8 = const HOST + offset_of!(HostContext, s8),
-    prmd_in_guest = const PRMD_IN_GUEST,
-    gstat_pvm = const GSTAT_PVM,
     context = const CONTEXT.number(),
     scratch = const trap::SCRATCH.number(),
     era = const Csr::ERA.number(),
-    prmd = const Csr::PRMD.number(),
-    gstat = const Csr::GSTAT.number(),
     estat = const Csr::ESTAT.number(),
     badv = const Csr::BADV.number(),
     badi = const Csr::BADI.number(),
@@ -176,11 +168,23 @@ pub fn set_up() {
     }
 }
 
+/// Prepares the next `ertn` to enter the guest, with the host's interrupts
+/// on. It stays so from exit to entry: an exit records that it came from
+/// there. Only an exception of the host, as `idle` may take, changes it.
+pub fn arm() {
+    // SAFETY: nothing but `world_switch` executes `ertn`.
+    unsafe {
+        csr_write!(PRMD, PRMD_IN_GUEST);
+        csr_exchange!(GSTAT, GSTAT_PVM, GSTAT_PVM);
+    }
+}
+
 /// Runs the guest until it exits.
 ///
 /// # Safety
-/// The guest's bank, its GID and its tables are loaded on this CPU, and the
-/// tables lead only to memory of its VM.
+/// The guest's bank, its GID and its tables are loaded on this CPU, the
+/// tables lead only to memory of its VM, and [`arm`] has been called since
+/// this CPU last was idle.
 #[inline(always)]
 pub unsafe fn enter(context: &mut Context) -> ExitInfo {
     let (estat, badv, badi);

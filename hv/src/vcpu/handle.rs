@@ -7,7 +7,8 @@
 use super::emulate::{Outcome, device, hypercall, iocsr, mmio};
 use super::exception::Exception;
 use super::exit::{AccessKind, ExitInfo, Unit, VmExit, decode};
-use super::{Resume, Vcpu, Yield};
+use super::interrupt::Apply;
+use super::{Resume, StopReason, Vcpu, Yield};
 use crate::isa::exception::{Ecode, Interrupt};
 use crate::isa::insn::{Insn, decode_sensitive};
 use crate::mm::addr::Gpa;
@@ -25,6 +26,8 @@ pub trait Hardware: Notifier {
     fn pending(&self) -> u64;
     /// Gives the guest an exception at `pc`; returns its new pc.
     fn inject(&mut self, pc: u64, exception: &Exception) -> u64;
+    /// Changes the guest's interrupt lines.
+    fn apply(&mut self, change: &Apply);
     /// Forgets what the TLB knows of a guest physical address.
     fn forget(&mut self, gpa: Gpa);
     /// Turns the guest's floating-point and vector units on.
@@ -41,16 +44,30 @@ pub trait Hardware: Notifier {
 pub fn handle(vcpu: &mut Vcpu, info: ExitInfo, hardware: &mut impl Hardware) -> Resume {
     const GSPR: u64 = Ecode::Gspr.number();
     const HVC: u64 = Ecode::Hvc.number();
+    const PIL: u64 = Ecode::Pil.number();
     match info.ecode() {
         GSPR => sensitive(vcpu, info.word(), hardware),
         HVC => call(vcpu, info.hypercall(), hardware),
-        _ => handle_any(vcpu, info, hardware),
+        PIL => {
+            let gpa = Gpa::new(info.badv);
+            let outcome = memory(vcpu, gpa, AccessKind::Load, info.word(), hardware);
+            finish(vcpu, outcome, hardware)
+        }
+        // Taken apart: three registers, where a reference would be to memory.
+        _ => handle_any(vcpu, info.estat, info.badv, info.badi, hardware),
     }
 }
 
 /// Handles an exit of any kind.
 #[inline(never)]
-fn handle_any(vcpu: &mut Vcpu, info: ExitInfo, hardware: &mut impl Hardware) -> Resume {
+fn handle_any(
+    vcpu: &mut Vcpu,
+    estat: u64,
+    badv: u64,
+    badi: u64,
+    hardware: &mut impl Hardware,
+) -> Resume {
+    let info = ExitInfo { estat, badv, badi };
     let outcome = match decode(&info) {
         VmExit::Sensitive(_) => return sensitive(vcpu, info.word(), hardware),
         VmExit::Hypercall(code) => return call(vcpu, code, hardware),
@@ -150,6 +167,10 @@ impl<N: Notifier> hypercall::Env for CallEnv<'_, N> {
         self.stats
     }
 
+    fn stop(&self, reason: StopReason) {
+        self.vm.stop(reason, self.notifier);
+    }
+
     fn raise_swi0(&self, physical_id: u64) {
         if let Some(target) = self.vm.by_id(physical_id) {
             let line = Posts::interrupts(Interrupt::SWI0.bit());
@@ -223,8 +244,13 @@ fn memory(
             Outcome::Done
         }
         mmio::Access::Store { width, value } => {
-            let end = device::store(vm, device, offset, width, value, hardware);
-            end.map_or(Outcome::Done, |reason| Outcome::Then(Resume::Stop(reason)))
+            match device::store(vm, device, offset, width, value, hardware) {
+                None => Outcome::Done,
+                Some(reason) => {
+                    vm.stop(reason, hardware);
+                    Outcome::Then(Resume::Stop)
+                }
+            }
         }
     }
 }

@@ -29,7 +29,6 @@ use crate::mm::gid::Lease;
 use crate::vm::{VcpuShared, Vm};
 use alloc::sync::Arc;
 use emulate::csr::SoftCsrs;
-use postbox::Posts;
 use timer::SavedTimer;
 
 /// What happens after an exit has been handled.
@@ -40,8 +39,8 @@ pub enum Resume {
     Guest,
     /// The CPU is given back to the scheduler.
     Yield(Yield),
-    /// The VM stops.
-    Stop(StopReason),
+    /// The VM has been stopped.
+    Stop,
 }
 
 /// Why a vCPU gives its CPU back.
@@ -227,9 +226,10 @@ impl Vcpu {
         &self.shared
     }
 
-    /// Publishes "in guest" and takes the posts.
-    #[inline]
-    pub fn enter_guest(&mut self) -> Posts {
+    /// Publishes "in guest"; whether anything has been posted.
+    #[inline(always)]
+    #[must_use]
+    pub fn enter_guest(&mut self) -> bool {
         self.shared.postbox.enter(&mut self.owner)
     }
 

@@ -179,23 +179,21 @@ impl Postbox {
         }
     }
 
-    /// Owner: publishes "in guest", then takes what was posted. The caller
-    /// carries it out and enters the guest, or calls [`Postbox::leave`].
-    #[inline]
-    pub fn enter(&self, owner: &mut Owner) -> Posts {
+    /// Owner: publishes "in guest"; whether anything has been posted. Then
+    /// the caller takes it and carries it out before it enters the guest, or
+    /// calls [`Postbox::leave`].
+    #[inline(always)]
+    #[must_use]
+    pub fn enter(&self, owner: &mut Owner) -> bool {
         owner.word = owner.word.wrapping_add(ENTRY);
         self.word.store(owner.word | IN_GUEST, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        self.take()
+        // Whoever takes what there is orders it; nothing needs no order.
+        self.posted.load(Ordering::Relaxed) != 0
     }
 
     /// Owner: takes what was posted.
-    #[inline]
     pub fn take(&self) -> Posts {
-        // The swap below is what orders; 0 says that there is nothing to order.
-        if self.posted.load(Ordering::Relaxed) == 0 {
-            return Posts::NONE;
-        }
         Posts(self.posted.swap(0, Ordering::SeqCst))
     }
 
@@ -281,19 +279,21 @@ mod tests {
         let (postbox, mut owner) = (Postbox::new(), Owner::new(7));
         assert_eq!(postbox.post(SWI0), Notify::Nothing);
         assert_eq!(postbox.post(IPI), Notify::Nothing);
-        assert_eq!(postbox.enter(&mut owner).lines(), 0x1001);
+        assert!(postbox.enter(&mut owner));
+        assert_eq!(postbox.take().lines(), 0x1001);
         assert_eq!(postbox.take(), Posts::NONE);
     }
 
     #[test]
     fn a_stay_in_the_guest_is_kicked_once() {
         let (postbox, mut owner) = (Postbox::new(), Owner::new(7));
-        assert_eq!(postbox.enter(&mut owner), Posts::NONE);
+        assert!(!postbox.enter(&mut owner));
         assert_eq!(postbox.post(SWI0), Notify::Kick(7));
         assert_eq!(postbox.post(SWI0), Notify::Nothing);
         assert_eq!(postbox.post(IPI), Notify::Nothing);
         postbox.leave(&owner);
-        assert_eq!(postbox.enter(&mut owner), SWI0.or(IPI));
+        assert!(postbox.enter(&mut owner));
+        assert_eq!(postbox.take(), SWI0.or(IPI));
         assert_eq!(postbox.post(IPI), Notify::Kick(7));
     }
 

@@ -6,7 +6,7 @@
 //! when the vCPU was loaded. Only `enter` is unsafe.
 
 use super::handle::{Hardware, handle};
-use super::interrupt::{Apply, apply};
+use super::interrupt::apply;
 use super::postbox::Posts;
 use super::{Power, Resume, Vcpu, Yield};
 use crate::isa::exception::Interrupt;
@@ -14,8 +14,6 @@ use crate::mm::addr::Gpa;
 
 /// What the loop needs of the physical CPU, besides handling exits.
 pub trait Loaded: Hardware {
-    /// Changes the guest's interrupt lines.
-    fn apply(&mut self, change: &Apply);
     /// Forgets every TLB entry of the vCPU.
     fn flush(&mut self, vcpu: &Vcpu);
     /// Runs the guest until it exits.
@@ -26,12 +24,18 @@ pub trait Loaded: Hardware {
 /// what else its caller keeps in registers would be spilled at every entry.
 #[inline(never)]
 pub fn run(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
-    let mut waiting = vcpu.waiting;
+    if vcpu.waiting {
+        // Looks whatever is posted; the loop publishes once more.
+        let _ = vcpu.enter_guest();
+        let resume = look(vcpu, cpu);
+        vcpu.leave_guest();
+        if resume != Resume::Guest {
+            return resume;
+        }
+    }
     loop {
-        let posts = vcpu.enter_guest();
-        if posts != Posts::NONE || waiting {
-            waiting = false;
-            let resume = look(vcpu, posts, cpu);
+        if vcpu.enter_guest() {
+            let resume = look(vcpu, cpu);
             if resume != Resume::Guest {
                 vcpu.leave_guest();
                 return resume;
@@ -46,13 +50,13 @@ pub fn run(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
     }
 }
 
-/// Carries posts out, and looks whether a vCPU that waits may go on.
+/// Takes the posts and carries them out, and looks whether a vCPU that waits
+/// may go on.
 #[cold]
-fn look(vcpu: &mut Vcpu, posts: Posts, cpu: &mut impl Loaded) -> Resume {
-    if posts.any(Posts::CONTROL)
-        && let Some(reason) = vcpu.vm().stopped()
-    {
-        return Resume::Stop(reason);
+fn look(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
+    let posts = vcpu.shared().postbox.take();
+    if posts.any(Posts::CONTROL) && vcpu.vm().stopped().is_some() {
+        return Resume::Stop;
     }
     if posts.any(Posts::FLUSH) {
         cpu.flush(vcpu);

@@ -61,6 +61,11 @@ impl SoftCsrs {
     /// Carries out a CSR instruction.
     #[inline]
     pub fn emulate(&mut self, gprs: &mut Gprs, op: CsrOp, csr: Csr, rd: Gpr) {
+        if op == CsrOp::Read {
+            let value = self.value(csr).map_or(0, |value| *value);
+            gprs.set(rd, value);
+            return;
+        }
         let new = gprs.get(rd);
         let mask = match op {
             CsrOp::Read => 0,

@@ -20,6 +20,8 @@ pub trait Env {
     fn features(&self) -> PvFeatures;
     /// The caller's counters.
     fn stats(&self) -> &Stats;
+    /// Stops the VM.
+    fn stop(&self, reason: StopReason);
     /// Raises SWI0 on the vCPU with this physical id, if there is one.
     fn raise_swi0(&self, physical_id: u64);
 }
@@ -32,8 +34,8 @@ pub fn call(env: &impl Env, gprs: &mut Gprs, code: u16, plv: u64) -> Outcome {
         refuse(env)
     } else if function == vendor::STOP {
         env.stats().call(vendor::STOP);
-        let reason = StopReason::Asked(gprs.get(Gpr::A1));
-        return Outcome::Then(Resume::Stop(reason));
+        env.stop(StopReason::Asked(gprs.get(Gpr::A1)));
+        return Outcome::Then(Resume::Stop);
     } else {
         service(env, function, gprs)
     };
@@ -112,6 +114,7 @@ mod tests {
         stats: Stats,
         no_ipi: bool,
         raised: RefCell<Vec<u64>>,
+        stopped: RefCell<Option<StopReason>>,
     }
 
     impl Env for Fake {
@@ -125,6 +128,10 @@ mod tests {
 
         fn stats(&self) -> &Stats {
             &self.stats
+        }
+
+        fn stop(&self, reason: StopReason) {
+            assert_eq!(self.stopped.replace(Some(reason)), None);
         }
 
         fn raise_swi0(&self, physical_id: u64) {
@@ -197,14 +204,15 @@ mod tests {
                 "{code:#x} {plv} {function:#x}"
             );
         }
-        assert!(env.raised.borrow().is_empty());
+        assert!(env.raised.borrow().is_empty() && env.stopped.borrow().is_none());
     }
 
     #[test]
     fn a_vm_stops_when_it_asks() {
-        let result = make(&Fake::default(), CODE_SERVICE, 0, [vendor::STOP, 7, 0, 0]).0;
-        let reason = StopReason::Asked(7);
-        assert_eq!(result, Outcome::Then(Resume::Stop(reason)));
+        let env = Fake::default();
+        let result = make(&env, CODE_SERVICE, 0, [vendor::STOP, 7, 0, 0]).0;
+        assert_eq!(result, Outcome::Then(Resume::Stop));
+        assert_eq!(env.stopped.take(), Some(StopReason::Asked(7)));
     }
 
     #[test]

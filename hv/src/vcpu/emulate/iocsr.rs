@@ -8,9 +8,10 @@ use crate::dev::lane::Lane;
 use crate::isa::exception::Interrupt;
 use crate::isa::insn::Width;
 use crate::mm::addr::IocsrAddr;
-use crate::vcpu::postbox::Posts;
+use crate::vcpu::handle::Hardware;
+use crate::vcpu::interrupt::apply;
 use crate::vm::wires::Wires;
-use crate::vm::{IocsrDevice, Notifier, VcpuShared, Vm};
+use crate::vm::{IocsrDevice, VcpuShared, Vm};
 
 /// The device that `width` bytes at `offset` belong to.
 #[inline]
@@ -43,24 +44,31 @@ pub fn write(
     offset: u32,
     width: Width,
     value: u64,
-    notifier: &impl Notifier,
+    hardware: &mut impl Hardware,
 ) {
+    let line = Interrupt::IPI.bit();
     match device(vm, cpu, offset, width) {
         Some(IocsrDevice::Ipi) => match cpu.ipi.write(offset, width, value) {
             ipi::Effect::None => {}
-            ipi::Effect::Line => {
-                cpu.post(Posts::interrupts(Interrupt::IPI.bit()), notifier);
-            }
-            ipi::Effect::Send(send) => vm.send(send, notifier),
+            // The line is this vCPU's own, and it is loaded. Who changes it at
+            // the same time posts: then it is looked at once more.
+            ipi::Effect::Line => hardware.apply(&apply(line, vm.levels(cpu, line))),
+            ipi::Effect::Send(send) => vm.send(send, hardware),
         },
         Some(IocsrDevice::Eiointc) => {
             let lane = Lane::new(offset.into(), width);
-            let wires = Wires { vm, notifier };
+            let wires = Wires {
+                vm,
+                notifier: hardware,
+            };
             vm.eiointc.write(cpu.id, offset, lane, value, &wires);
         }
         Some(IocsrDevice::Misc) => {
             let lane = Lane::new(offset.into(), width);
-            let wires = Wires { vm, notifier };
+            let wires = Wires {
+                vm,
+                notifier: hardware,
+            };
             if let Some(config) = misc::write(offset, lane, value, || vm.eiointc.config()) {
                 vm.eiointc.configure(config, &wires);
             }

@@ -47,6 +47,7 @@ struct Fake {
     privilege: u64,
     pending: u64,
     injected: Vec<Exception>,
+    applied: Vec<Apply>,
     forgotten: Vec<Gpa>,
     units: u32,
     printed: RefCell<Vec<u8>>,
@@ -74,6 +75,10 @@ impl Hardware for Fake {
     fn inject(&mut self, _: u64, exception: &Exception) -> u64 {
         self.injected.push(*exception);
         VECTOR
+    }
+
+    fn apply(&mut self, change: &Apply) {
+        self.applied.push(*change);
     }
 
     fn forget(&mut self, gpa: Gpa) {
@@ -177,6 +182,23 @@ fn native_ipis_reach_their_target_and_wake_it() {
 }
 
 #[test]
+fn an_ipi_to_oneself_raises_the_line_at_once() {
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    for (offset, value) in [(0x1004, 0xff), (0x1008, 4), (0x100c, 4)] {
+        vcpu.context.gprs.set(Gpr::A1, offset);
+        vcpu.context.gprs.set(Gpr::A0, value);
+        let _ = exit(&mut vcpu, &mut fake, GSPR, 0, IOCSR_WRITE);
+    }
+    let line = Interrupt::IPI.bit();
+    let levels: Vec<(u64, u64)> = fake
+        .applied
+        .iter()
+        .map(|a| (a.estat_mask, a.estat))
+        .collect();
+    assert_eq!(levels, [(line, 0), (line, line), (line, 0)]);
+}
+
+#[test]
 fn paravirtual_ipis_reach_their_target() {
     let (mut vcpu, mut fake) = (vcpu(), Fake::default());
     for (register, value) in [(Gpr::A0, hypercall::SEND_IPI), (Gpr::A1, 1 << 5)] {
@@ -197,8 +219,8 @@ fn user_mode_has_no_hypercalls() {
     assert_eq!(vcpu.context.gprs.get(Gpr::A0), u64::MAX);
     fake.privilege = 0;
     vcpu.context.gprs.set(Gpr::A0, vendor::STOP);
-    let stop = Resume::Stop(StopReason::Asked(0));
-    assert_eq!(exit(&mut vcpu, &mut fake, HVC, 0, HVCL), stop);
+    assert_eq!(exit(&mut vcpu, &mut fake, HVC, 0, HVCL), Resume::Stop);
+    assert_eq!(vcpu.vm().stopped(), Some(StopReason::Asked(0)));
 }
 
 #[test]
@@ -305,16 +327,25 @@ fn inputs_and_messages_reach_the_vcpu_and_line_of_their_route() {
 }
 
 #[test]
-fn ports_answer_ones_and_power_ends_the_vm() {
+fn ports_answer_ones() {
     let (mut vcpu, mut fake) = (vcpu(), Fake::default());
     let _ = exit(&mut vcpu, &mut fake, 1, 0x1800_4064, LD_W);
     assert_eq!(vcpu.context.gprs.get(Gpr::A0), u64::MAX);
     assert_eq!(store(&mut vcpu, &mut fake, 0x1800_4064, 1), Resume::Guest);
-    assert_eq!(store(&mut vcpu, &mut fake, 0x100e_001c, 0), Resume::Guest);
-    let off = Resume::Stop(StopReason::PowerOff);
-    assert_eq!(store(&mut vcpu, &mut fake, 0x100e_001c, 0x34), off);
-    let reset = Resume::Stop(StopReason::Reset);
-    assert_eq!(store(&mut vcpu, &mut fake, 0x100e_001c, 0x42_0000), reset);
+}
+
+#[test]
+fn power_ends_the_vm() {
+    for (value, reason) in [
+        (0, None),
+        (0x34, Some(StopReason::PowerOff)),
+        (0x42_0000, Some(StopReason::Reset)),
+    ] {
+        let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+        let resume = store(&mut vcpu, &mut fake, 0x100e_001c, value);
+        let expected = reason.map_or(Resume::Guest, |_| Resume::Stop);
+        assert_eq!((resume, vcpu.vm().stopped()), (expected, reason));
+    }
 }
 
 #[test]
