@@ -1,6 +1,5 @@
 //! The command line of `cargo xtask`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -49,12 +48,11 @@ enum Command {
         /// What to measure.
         #[arg(required_unless_present = "list")]
         name: Option<String>,
-        /// Write the figures to this file too.
-        #[arg(long, value_name = "FILE")]
-        json: Option<PathBuf>,
         /// List the measurements instead.
         #[arg(long)]
         list: bool,
+        #[command(flatten)]
+        options: bench::Options,
     },
 }
 
@@ -83,9 +81,9 @@ fn dispatch(command: Command) -> Result<bool> {
         } => return test::run(&cx, &names, &test::Options { long, seed }),
         Command::Bench {
             name: Some(name),
-            json,
+            options,
             ..
-        } => bench::run(&cx, &name, json.as_deref())?,
+        } => bench::run(&cx, &name, &options)?,
         Command::Bench { .. } => bench::list(),
     }
     Ok(true)

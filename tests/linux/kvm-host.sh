@@ -1,13 +1,15 @@
-# Starts a guest with KVM and reports on both kernels. Variables: VCPUS; MEMORY of the
-# guest in MiB; SEED; APPEND to the guest's command line; DISTURB, "yes" to move the
-# guest's memory about while it runs.
+# Starts a guest with KVM and reports on both kernels. Variables: CPU, the guest's model;
+# VCPUS; MEMORY of the guest in MiB; SEED; APPEND to the guest's command line; DISTURB,
+# "yes" to move the guest's memory about while it runs.
 
 . /job.d/lib.sh
 
-# Marks the guest's lines, each with this machine's time since boot.
+# Marks the guest's lines, each with this machine's time since boot. At a line "count WHEN"
+# the exits of all guests follow, as a fact of the host's: KVM's own counters.
 mark() {
     awk '{ getline now < "/proc/uptime"; close("/proc/uptime"); split(now, time, " ")
-           print "guest", time[1], $0; fflush() }'
+           print "guest", time[1], $0; fflush() }
+         $1 == "count" { system("cd /sys/kernel/debug/kvm; echo fact exits " $2 " $(grep . *_exits)") }'
 }
 
 # Moves pages and joins them to large ones, which takes mappings away from the guest.
@@ -24,7 +26,7 @@ cat /kvm/initrd /job.d/guest.cpio > /tmp/initrd
 snapshot host-start
 [ "$DISTURB" = yes ] && disturb &
 {
-    qemu-system-loongarch64 -M virt -accel kvm -cpu la464 -smp "$VCPUS" -m "$MEMORY" \
+    qemu-system-loongarch64 -M virt -accel kvm -cpu "$CPU" -smp "$VCPUS" -m "$MEMORY" \
         -vga none -display none -nic none -no-reboot -serial stdio -monitor none \
         -seed "$SEED" -kernel /kvm/kernel -initrd /tmp/initrd -append "$APPEND" < /dev/null 2>&1
     echo "$?" > /tmp/status

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde_json::{Map, Value};
 
-use super::Bench;
+use super::{Bench, Options};
 use crate::context::Context;
 use crate::qemu::Timing;
 use crate::suite::{NEEDS, Suite, to_end};
@@ -36,7 +36,7 @@ impl Bench for Lvz {
         NEEDS.to_vec()
     }
 
-    fn run(&self, cx: &Context) -> Result<Value> {
+    fn run(&self, cx: &Context, _options: &Options) -> Result<Value> {
         let machine = Suite::build(cx)?.machine("bench", 1, Timing::Threads, 1);
         let printed = to_end(&machine, LIMIT)?;
         let rows = rows(&String::from_utf8_lossy(&printed));

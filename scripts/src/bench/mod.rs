@@ -1,14 +1,50 @@
 //! `cargo xtask bench`: the measurements, and the one list they stand in.
 
+mod futex_wake;
 mod lvz;
 
-use std::path::Path;
+use std::ops::Range;
+use std::path::PathBuf;
 
 use anyhow::Result;
+use clap::Args;
 
 use crate::context::Context;
 use crate::hint::failure;
 use crate::setup;
+
+/// How to measure, and where to write the results. Not all measurements use all.
+#[derive(Debug, Default, Args)]
+pub struct Options {
+    /// Write the figures to this file too.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw the distribution into this file.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// The first seed of deterministic runs.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How many seeds.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+    /// Repeats with each seed.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeats: u32,
+    /// The cost model's instructions a cycle, instead of the calibrated.
+    #[arg(long, value_name = "N")]
+    pub ipc: Option<f64>,
+    /// The cost model's cycles an exit, instead of the calibrated.
+    #[arg(long, value_name = "N")]
+    pub exit_cycles: Option<f64>,
+}
+
+impl Options {
+    /// The seeds of deterministic runs.
+    pub fn seeds(&self) -> Range<u64> {
+        self.seed..self.seed.saturating_add(self.seeds)
+    }
+}
 
 /// One measurement.
 pub trait Bench {
@@ -25,19 +61,19 @@ pub trait Bench {
     ///
     /// # Errors
     /// It can't be measured.
-    fn run(&self, cx: &Context) -> Result<serde_json::Value>;
+    fn run(&self, cx: &Context, options: &Options) -> Result<serde_json::Value>;
 }
 
 /// All measurements; a new one is a line here.
 pub fn benches() -> Vec<Box<dyn Bench>> {
-    vec![Box::new(lvz::Lvz)]
+    vec![Box::new(lvz::Lvz), Box::new(futex_wake::FutexWake)]
 }
 
-/// Runs the measurement `name`; its figures go to the file `json` too, if one is named.
+/// Runs the measurement `name`; its figures go to a file too, if one is named.
 ///
 /// # Errors
 /// There is no such measurement, it fails, or the file can't be written.
-pub fn run(cx: &Context, name: &str, json: Option<&Path>) -> Result<()> {
+pub fn run(cx: &Context, name: &str, options: &Options) -> Result<()> {
     let benches = benches();
     let found = benches.iter().find(|bench| bench.name() == name);
     let bench = found.ok_or_else(|| {
@@ -47,8 +83,8 @@ pub fn run(cx: &Context, name: &str, json: Option<&Path>) -> Result<()> {
         )
     })?;
     setup::ensure(cx, &bench.needs())?;
-    let figures = bench.run(cx)?;
-    match json {
+    let figures = bench.run(cx, options)?;
+    match &options.json {
         Some(path) => crate::cache::write_atomically(path, &serde_json::to_vec_pretty(&figures)?),
         None => Ok(()),
     }
@@ -57,6 +93,6 @@ pub fn run(cx: &Context, name: &str, json: Option<&Path>) -> Result<()> {
 /// Prints the measurements.
 pub fn list() {
     for bench in benches() {
-        println!("{:8} {}", bench.name(), bench.about());
+        println!("{:11} {}", bench.name(), bench.about());
     }
 }

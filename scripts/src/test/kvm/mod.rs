@@ -182,6 +182,7 @@ impl Case {
         ];
         let guest = Job::new(cx, "guest-load.sh", &load)?;
         let host = [
+            ("CPU", "la464".to_owned()),
             ("VCPUS", self.vcpus.to_string()),
             ("MEMORY", GUEST_MIB.to_string()),
             ("SEED", self.seed.to_string()),
