@@ -45,7 +45,7 @@ fn begin() {
 }
 
 fn say(text: fmt::Arguments<'_>) {
-    console::print(format_args!("[hv FATAL] {text}\n"));
+    console::print(format_args!("[hv FATAL] {text}"));
 }
 
 /// Dumps what is known of an exception of the hypervisor, and stops.

@@ -11,8 +11,10 @@ use crate::isa::csr::{GSTAT, GTLBC, TCFG, TICLR};
 use crate::isa::exception::Interrupt;
 use crate::mm::addr::Gpa;
 use crate::mm::gid::{GidPool, Lease};
+use crate::platform::eiointc;
 use crate::platform::ipi::{self, Vector};
 use crate::sched::{Scheduler, Slot};
+use crate::start;
 use crate::vcpu::exception::{Exception, ExceptionState, inject};
 use crate::vcpu::exit::ExitInfo;
 use crate::vcpu::handle::Hardware;
@@ -86,6 +88,8 @@ struct Machine {
     lease: Option<Lease>,
     timer: Option<u64>,
     alone: bool,
+    /// The console has received something.
+    console: bool,
 }
 
 impl Processor {
@@ -104,6 +108,7 @@ impl Processor {
                 lease: None,
                 timer: None,
                 alone: true,
+                console: false,
             },
             loaded: None,
         })
@@ -116,6 +121,9 @@ impl Processor {
         loop {
             if self.mailbox.attention.swap(false, Ordering::SeqCst) {
                 self.admit();
+            }
+            if core::mem::take(&mut self.machine.console) {
+                start::console_input(&self.machine);
             }
             self.wake();
             match self.scheduler.pick() {
@@ -168,6 +176,10 @@ impl Processor {
                 Some(deadline) => self.scheduler.sleep(slot, deadline),
                 None => self.scheduler.ready(slot),
             },
+            Resume::Yield(Yield::Paused) if vcpu.go_to_pause() => {
+                self.scheduler.sleep(slot, None);
+            }
+            Resume::Yield(Yield::Paused) => self.scheduler.ready(slot),
             Resume::Stop => self.remove(slot),
         }
     }
@@ -251,6 +263,10 @@ impl Machine {
             // SAFETY: acknowledges the timer's interrupt.
             unsafe { csr_write!(TICLR, TICLR::CLR::SET.value) };
             self.timer = None;
+            look = true;
+        }
+        if estat & eiointc::LINE.bit() != 0 {
+            self.console = true;
             look = true;
         }
         if estat & Interrupt::IPI.bit() != 0 {

@@ -2,14 +2,16 @@
 
 use crate::arch::{boot, cpu, lvz, trap, world_switch};
 use crate::bundle::Bundle;
+use crate::dev::irq_line::EiointcVector;
 use crate::mm::addr::{Hpa, PAGE_BYTES};
 use crate::mm::frame::{Frames, Range, free_ranges};
 use crate::mm::phys::{Cached, cached, uncached};
 use crate::mm::stage2::ROOT_SHIFT;
 use crate::platform::fdt::{self, Machine};
 use crate::platform::uart::Uart;
-use crate::platform::{efi, ipi, power, secondary};
+use crate::platform::{efi, eiointc, ipi, pch_pic, power, secondary};
 use crate::processor::{Mailbox, Processor};
+use crate::vm::Notifier;
 use crate::{console, heap, launch, seed};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,6 +23,8 @@ use spin::{Mutex, Once};
 pub static FRAMES: Mutex<Option<Frames>> = Mutex::new(None);
 
 static CPUS: Once<Vec<u32>> = Once::new();
+
+static CONSOLE_VECTOR: Once<EiointcVector> = Once::new();
 
 static MAILBOXES: Once<Vec<Mailbox>> = Once::new();
 
@@ -80,12 +84,13 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
     for mailbox in mailboxes.iter().filter(|mailbox| mailbox.id() != cpu::id()) {
         ipi::send(mailbox.id(), ipi::Vector::Kick);
     }
-    start_guests(tables.initrd, mailboxes);
+    set_up_input(&machine);
+    start_guests(tables.initrd, mailboxes, lines_only(&command_line));
     work(mailboxes, gid_bits)
 }
 
 /// Starts the VMs of the bundle in `initrd`.
-fn start_guests(initrd: Option<Range>, mailboxes: &'static [Mailbox]) {
+fn start_guests(initrd: Option<Range>, mailboxes: &'static [Mailbox], lines: bool) {
     let Some(initrd) = initrd else {
         refuse("no initrd, so no bundle of VMs to start")
     };
@@ -94,9 +99,38 @@ fn start_guests(initrd: Option<Range>, mailboxes: &'static [Mailbox]) {
     // the frame allocator.
     let bytes = unsafe { core::slice::from_raw_parts(at, initrd.bytes() as usize) };
     match Bundle::read(bytes) {
-        Ok(bundle) => launch::all(&bundle, mailboxes),
+        Ok(bundle) => launch::all(&bundle, mailboxes, lines),
         Err(error) => refuse(format_args!("the initrd: {error}")),
     }
+}
+
+/// Lets this CPU take the console's interrupt.
+fn set_up_input(machine: &Machine) {
+    let Some(route) = machine.uart_interrupt else {
+        log::warn!("the console's interrupt isn't known: no input");
+        return;
+    };
+    eiointc::set_up();
+    eiointc::enable(route.vector, cpu::id());
+    pch_pic::enable(&route);
+    CONSOLE_VECTOR.call_once(|| route.vector);
+    console::interrupt_on_input();
+}
+
+/// Takes what the console has received. The interrupt is acknowledged first:
+/// a byte that comes later raises it anew.
+pub fn console_input(notifier: &impl Notifier) {
+    if let Some(&vector) = CONSOLE_VECTOR.get() {
+        eiointc::acknowledge(vector);
+        launch::monitor::input(notifier);
+    }
+}
+
+/// Whether the command line wants a single VM's output line by line too:
+/// `console=lines`.
+fn lines_only(command_line: &str) -> bool {
+    let mut words = command_line.split_ascii_whitespace();
+    words.any(|word| word == "console=lines")
 }
 
 /// This CPU's work, for good.

@@ -8,7 +8,7 @@
 pub mod wires;
 
 use crate::config::{DeviceKind, MAX_PHYSICAL_ID, VmConfig};
-use crate::console::LineBuffer;
+use crate::console::Port;
 use crate::dev::bus::Bus;
 use crate::dev::iocsr::eiointc::{self, Eiointc};
 use crate::dev::iocsr::{ipi, misc};
@@ -30,7 +30,7 @@ use crate::vcpu::postbox::{Notify, Postbox, Posts};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
-use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::{AtomicBool, Ordering};
 use spin::{Mutex, Once};
 use wires::{Input, Wires};
 
@@ -140,9 +140,7 @@ pub struct Vm {
     /// The controller of its devices' interrupts.
     pub pch_pic: PchPic,
     /// What it prints.
-    pub console: LineBuffer,
-    /// vCPUs that have not been stopped.
-    pub running: AtomicUsize,
+    pub console: Arc<Port>,
     /// Added to the stable counter for its vCPUs (GCNTC).
     pub counter_offset: u64,
     // Dropped in this order: the tables, then the memory they lead to.
@@ -153,6 +151,7 @@ pub struct Vm {
     vcpus: Box<[Arc<VcpuShared>]>,
     ids: PhysicalIds,
     stopped: Once<StopReason>,
+    paused: AtomicBool,
 }
 
 /// Why a VM couldn't be made.
@@ -176,6 +175,7 @@ impl Vm {
         tables: Tables,
         cpucfg: CpucfgTable,
         counter_offset: u64,
+        console: Arc<Port>,
         keep: Keep,
     ) -> Result<Self, VmError> {
         let mut stage2 = Stage2::new(tables, cpucfg.physical_bits()).map_err(VmError::Map)?;
@@ -197,14 +197,14 @@ impl Vm {
             iocsr: iocsr_space()?,
             eiointc: Eiointc::default(),
             pch_pic: PchPic::default(),
-            console: LineBuffer::new(&config.name),
-            running: AtomicUsize::new(config.ids.len()),
+            console,
             counter_offset,
             keep,
             root: stage2.root(),
             stage2: Mutex::new(stage2),
             ids: PhysicalIds::new(&config.ids),
             stopped: Once::new(),
+            paused: AtomicBool::new(false),
         })
     }
 
@@ -284,6 +284,21 @@ impl Vm {
         for vcpu in self.vcpus.iter() {
             vcpu.post(Posts::CONTROL, notifier);
         }
+    }
+
+    /// Halts the VM's vCPUs, or lets them go on. Its clock goes on anyhow.
+    pub fn pause(&self, paused: bool, notifier: &impl Notifier) {
+        self.paused.store(paused, Ordering::SeqCst);
+        for vcpu in self.vcpus.iter() {
+            vcpu.post(Posts::CONTROL, notifier);
+        }
+    }
+
+    /// Whether its vCPUs are to halt.
+    #[inline]
+    #[must_use]
+    pub fn paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
     }
 
     /// Why the VM has stopped, `None` while it runs.

@@ -15,6 +15,9 @@ use crate::suite::WITH_LVZ;
 /// Memory of the machine, in MiB.
 const MEMORY_MIB: u32 = 1024;
 
+/// On the hypervisor's command line: a single VM's output stands line by line too.
+const LINES: &str = "console=lines";
+
 /// Name of the test guests' program in a bundle.
 const GUEST: &str = "guest.elf";
 
@@ -110,7 +113,8 @@ impl Hypervisor {
         let path = self.folder.path().join("bundle");
         std::fs::write(&path, initrd)
             .with_context(|| format!("{} can't be written", path.display()))?;
-        Ok(self.bare(WITH_LVZ, cpus, timing).initrd(&path))
+        let machine = self.bare(WITH_LVZ, cpus, timing).initrd(&path);
+        Ok(machine.append(LINES))
     }
 
     /// The machine with CPUs of the model `cpu` and no initrd.

@@ -278,6 +278,10 @@ mod tests {
         assert_eq!(machine.cpus, [0, 5, 16]);
         assert_eq!(machine.ram.len(), 2);
         assert_eq!(machine.uart, Some(layout::UART.base.get()));
+        let route = machine.uart_interrupt.unwrap();
+        assert_eq!(route.base.get(), layout::PCH_PIC.base.get());
+        assert_eq!(route.input, layout::UART_INPUT);
+        assert_eq!(route.vector.number(), layout::UART_INPUT.number());
         let power = machine.power_off.unwrap();
         let register = layout::POWER.base.get() + layout::POWER_OFF_OFFSET;
         assert_eq!(

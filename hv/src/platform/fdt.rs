@@ -3,6 +3,8 @@
 //! Source: Devicetree Specification 0.4; the nodes of QEMU's `virt` machine
 //! (hw/loongarch/virt-fdt-build.c) and of Linux's LoongArch boards.
 
+use crate::dev::irq_line::{EiointcVector, PchPicInput};
+use crate::mm::addr::Hpa;
 use crate::mm::frame::Range;
 use alloc::vec::Vec;
 use fdt::Fdt;
@@ -21,6 +23,17 @@ pub struct PowerOff {
     pub value: u8,
 }
 
+/// How an interrupt gets to EIOINTC (binding "loongson,pch-pic-1.0").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PchPicRoute {
+    /// Physical address of the PCH-PIC.
+    pub base: Hpa,
+    /// Its input.
+    pub input: PchPicInput,
+    /// The input's vector.
+    pub vector: EiointcVector,
+}
+
 /// What the hypervisor wants to know of the machine.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Machine {
@@ -32,6 +45,8 @@ pub struct Machine {
     pub cpus: Vec<u32>,
     /// Physical address of the console's 16550.
     pub uart: Option<u64>,
+    /// How its interrupt comes.
+    pub uart_interrupt: Option<PchPicRoute>,
     /// How to switch off.
     pub power_off: Option<PowerOff>,
     /// A seed for random numbers; empty where there is none.
@@ -46,7 +61,8 @@ pub fn read(blob: &[u8]) -> Option<Machine> {
         ram: ranges(tree.find_all_nodes("/memory")),
         reserved: reserved(&tree),
         cpus: cpus(&tree),
-        uart: uart(&tree),
+        uart: uart(&tree).and_then(|node| Some(node.reg()?.next()?.starting_address as u64)),
+        uart_interrupt: uart(&tree).and_then(|node| pch_pic_route(&tree, &node)),
         power_off: power_off(&tree),
         seed: seed(&tree).unwrap_or_default(),
     };
@@ -96,13 +112,28 @@ fn cpus(tree: &Fdt<'_>) -> Vec<u32> {
 }
 
 /// The console that the tree chooses, else the first 16550.
-fn uart(tree: &Fdt<'_>) -> Option<u64> {
+fn uart<'a>(tree: &'a Fdt<'a>) -> Option<FdtNode<'a, 'a>> {
     let chosen = tree.find_node("/chosen")?.property("stdout-path")?.as_str();
     let path = chosen.and_then(|path| path.split(':').next());
-    let node = path
-        .and_then(|path| tree.find_node(path))
-        .or_else(|| tree.find_compatible(&["ns16550a"]))?;
-    Some(node.reg()?.next()?.starting_address as u64)
+    path.and_then(|path| tree.find_node(path))
+        .or_else(|| tree.find_compatible(&["ns16550a"]))
+}
+
+/// The way of a device's interrupt; `None` where it isn't by PCH-PIC.
+fn pch_pic_route(tree: &Fdt<'_>, device: &FdtNode<'_, '_>) -> Option<PchPicRoute> {
+    let parent = device.property("interrupt-parent")?.as_usize()?;
+    let parent = tree.find_phandle(u32::try_from(parent).ok()?)?;
+    let mut names = parent.compatible()?.all();
+    names.find(|name| *name == "loongson,pch-pic-1.0")?;
+    let cell = device.property("interrupts")?.value.first_chunk()?;
+    let input = u8::try_from(u32::from_be_bytes(*cell)).ok()?;
+    let first = parent.property("loongson,pic-base-vec")?.as_usize()?;
+    let vector = first.checked_add(input.into())?;
+    Some(PchPicRoute {
+        base: Hpa::new(parent.reg()?.next()?.starting_address as u64),
+        input: PchPicInput::new(input)?,
+        vector: EiointcVector::new(u8::try_from(vector).ok()?),
+    })
 }
 
 fn power_off(tree: &Fdt<'_>) -> Option<PowerOff> {

@@ -1,9 +1,13 @@
 //! The physical side: what machine this is, and its devices.
 
 pub mod efi;
+#[cfg(target_arch = "loongarch64")]
+pub mod eiointc;
 pub mod fdt;
 #[cfg(target_arch = "loongarch64")]
 pub mod ipi;
+#[cfg(target_arch = "loongarch64")]
+pub mod pch_pic;
 #[cfg(target_arch = "loongarch64")]
 pub mod power;
 #[cfg(target_arch = "loongarch64")]

@@ -50,6 +50,8 @@ pub enum Yield {
     Sleep,
     /// Another may want to run.
     Preempted,
+    /// Its VM is paused.
+    Paused,
 }
 
 /// Why a VM has stopped.
@@ -61,6 +63,10 @@ pub enum StopReason {
     PowerOff,
     /// It wants to start anew.
     Reset,
+    /// The user stopped it.
+    Stopped,
+    /// The user wants it to start anew.
+    Restarted,
 }
 
 impl core::fmt::Display for StopReason {
@@ -69,6 +75,8 @@ impl core::fmt::Display for StopReason {
             Self::Asked(code) => write!(f, "it asked for it, code {code}"),
             Self::PowerOff => f.write_str("it switched itself off"),
             Self::Reset => f.write_str("it reset itself"),
+            Self::Stopped => f.write_str("the user stopped it"),
+            Self::Restarted => f.write_str("the user reset it"),
         }
     }
 }
@@ -244,6 +252,15 @@ impl Vcpu {
     #[must_use]
     pub fn go_to_sleep(&self, ecfg: u64) -> bool {
         self.shared().postbox.sleep(&self.owner, self.wakes(ecfg))
+    }
+
+    /// Publishes "asleep" until the VM's state changes; false where it just
+    /// has.
+    #[must_use]
+    pub fn go_to_pause(&self) -> bool {
+        self.shared()
+            .postbox
+            .sleep(&self.owner, postbox::Posts::NONE)
     }
 
     /// Its home CPU wakes it without a post.

@@ -65,6 +65,9 @@ fn look(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
         let levels = vcpu.vm().levels(vcpu.shared(), posts.lines());
         cpu.apply(&apply(posts.lines(), levels));
     }
+    if vcpu.vm().paused() {
+        return Resume::Yield(Yield::Paused);
+    }
     if vcpu.waiting && !may_go_on(vcpu, cpu) {
         return Resume::Yield(Yield::Sleep);
     }

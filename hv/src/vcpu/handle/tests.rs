@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::VmConfig;
+use crate::console::Port;
 use crate::isa::gpr::Gpr;
 use crate::mm::addr::{Hpa, PAGE_BYTES};
 use crate::mm::guest_mem::{GuestRam, RamRegion};
@@ -115,7 +116,8 @@ fn vcpu() -> Vcpu {
     let host = |word| if word == 1 { 47 << 4 } else { 0xf_ffff };
     let cpucfg = CpucfgTable::filtered(host, PvFeatures::IPI);
     let tables = Box::new(Tables::default());
-    let vm = Vm::new(&config, ram, tables, cpucfg, 0, Box::new(())).unwrap();
+    let port = Arc::new(Port::new(0, "a"));
+    let vm = Vm::new(&config, ram, tables, cpucfg, 0, port, Box::new(())).unwrap();
     let mut vcpu = Vcpu::new(Arc::new(vm), 0, 0).unwrap();
     vcpu.start(Gpa::new(PC), [0; 3]);
     vcpu

@@ -1,0 +1,330 @@
+//! What a VM is to be: its configuration, read and checked.
+//!
+//! A configuration is text, one `key = value` a line, `#` for comments, in a
+//! file of the bundle whose name ends in `.vm`. Everything that can be told
+//! from it and from the machine is checked before a VM exists, and refused
+//! with what and why.
+
+mod read;
+
+use crate::dev::layout;
+use crate::mm::addr::{Gpa, PAGE_BYTES, overlap};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use read::Reader;
+
+/// Most vCPUs of a VM: what one hypercall can address.
+pub const MAX_VCPUS: usize = 128;
+/// Physical CPU ids are below this: 10 bits, as IPI_SEND has them.
+pub const MAX_PHYSICAL_ID: u32 = 1024;
+/// Where a VM's RAM below its devices ends, as on QEMU's `virt`.
+pub const LOW_RAM_END: u64 = 0x1000_0000;
+/// Where the rest of its RAM begins.
+pub const HIGH_RAM: u64 = 0x8000_0000;
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A 16550A UART, the VM's console.
+    Uart,
+    /// PCH-PIC, the controller of the other devices' interrupts.
+    PchPic,
+    /// PCH-MSI, the target of message-signalled interrupts.
+    PchMsi,
+    /// The real-time clock.
+    Rtc,
+    /// The power controller: off and reset.
+    Power,
+    /// Legacy I/O ports with nothing behind them.
+    Ports,
+}
+
+impl DeviceKind {
+    /// Every kind, those that are accessed most first.
+    pub const ALL: [Self; 6] = [
+        Self::PchPic,
+        Self::Uart,
+        Self::PchMsi,
+        Self::Rtc,
+        Self::Power,
+        Self::Ports,
+    ];
+
+    /// Bytes that it covers.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.default_range().bytes
+    }
+
+    /// Its name in a configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uart => "uart",
+            Self::PchPic => "pch-pic",
+            Self::PchMsi => "pch-msi",
+            Self::Rtc => "rtc",
+            Self::Power => "power",
+            Self::Ports => "ports",
+        }
+    }
+
+    /// Where it is unless the configuration says otherwise.
+    #[must_use]
+    pub const fn default_range(self) -> layout::Range {
+        match self {
+            Self::Uart => layout::UART,
+            Self::PchPic => layout::PCH_PIC,
+            Self::PchMsi => layout::PCH_MSI,
+            Self::Rtc => layout::RTC,
+            Self::Power => layout::POWER,
+            Self::Ports => layout::PORTS,
+        }
+    }
+}
+
+/// A device and its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// What it is.
+    pub kind: DeviceKind,
+    /// Its first guest physical address.
+    pub base: Gpa,
+}
+
+/// When a VM that has ended starts anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Restart {
+    /// Not by itself.
+    Never,
+    /// When it has reset itself.
+    #[default]
+    Reset,
+    /// Whatever ended it, but for the user.
+    Always,
+}
+
+impl Restart {
+    /// Every policy.
+    pub const ALL: [Self; 3] = [Self::Never, Self::Reset, Self::Always];
+
+    /// Its name in a configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Reset => "reset",
+            Self::Always => "always",
+        }
+    }
+}
+
+/// A VM as it is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmConfig {
+    /// Its name, as the console shows it.
+    pub name: String,
+    /// Physical ids of its vCPUs, in their order; as many as it has vCPUs.
+    pub ids: Vec<u32>,
+    /// Indices of the machine's CPUs that it runs on; empty for all.
+    pub cpus: Vec<usize>,
+    /// Whether no other VM may run on those CPUs.
+    pub exclusive: bool,
+    /// When it starts anew.
+    pub restart: Restart,
+    /// Bytes of RAM.
+    pub memory: u64,
+    /// The bundle's file that it starts: an ELF, or a Linux kernel image.
+    pub kernel: String,
+    /// The bundle's file that is the kernel's first file system.
+    pub initramfs: Option<String>,
+    /// What that file gets as its command line.
+    pub command_line: String,
+    /// Its devices.
+    pub devices: Vec<Device>,
+    /// Whether the paravirtual IPI is offered.
+    pub pv_ipi: bool,
+}
+
+/// What is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// The line isn't `key = value`, or the value can't be read.
+    Syntax(usize, &'static str),
+    /// The line's key isn't known.
+    UnknownKey(usize, String),
+    /// A key that must be there isn't.
+    Missing(&'static str),
+    /// No vCPU, or more than [`MAX_VCPUS`].
+    Vcpus(usize),
+    /// As many physical ids as vCPUs are needed.
+    IdCount(usize, usize),
+    /// A physical id that is too large or given twice.
+    Id(u32),
+    /// The machine has no CPU of this index.
+    NoCpu(usize),
+    /// RAM of this size isn't a multiple of 16 KiB above 0.
+    MemorySize(u64),
+    /// More RAM than is free: wanted, free.
+    TooMuchMemory(u64, u64),
+    /// The bundle has no such file.
+    NoFile(String),
+    /// CPUs are claimed, but none is named.
+    NothingToClaim,
+    /// Another VM, of this name, claims this CPU, or runs on it though it is
+    /// claimed here.
+    Claimed(usize, String),
+    /// Another VM has this name.
+    Name(String),
+    /// A device ends beyond the guest's 48-bit physical space.
+    OutOfSpace(&'static str, Gpa),
+    /// A device shares addresses with another one or with RAM.
+    Overlap(&'static str, Gpa, &'static str),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(line, what) => write!(f, "line {line}: {what}"),
+            Self::UnknownKey(line, key) => write!(f, "line {line}: unknown key {key}"),
+            Self::Missing(key) => write!(f, "{key} is missing"),
+            Self::Vcpus(count) => write!(f, "{count} vCPUs: 1 to {MAX_VCPUS} are possible"),
+            Self::IdCount(ids, vcpus) => write!(f, "{ids} physical ids for {vcpus} vCPUs"),
+            Self::Id(id) => write!(
+                f,
+                "physical id {id} is given twice or not below {MAX_PHYSICAL_ID}"
+            ),
+            Self::NoCpu(index) => write!(f, "the machine has no CPU {index}"),
+            Self::MemorySize(bytes) => {
+                write!(f, "{bytes} bytes of RAM: not a multiple of 16 KiB above 0")
+            }
+            Self::TooMuchMemory(wanted, free) => {
+                write!(
+                    f,
+                    "{} MiB of RAM wanted, {} MiB free",
+                    wanted >> 20,
+                    free >> 20
+                )
+            }
+            Self::NoFile(name) => write!(f, "no file {name} in the bundle"),
+            Self::NothingToClaim => write!(f, "exclusive, but no cpus are named"),
+            Self::Claimed(cpu, name) => write!(f, "CPU {cpu} is the VM {name}'s too"),
+            Self::Name(name) => write!(f, "another VM is called {name}"),
+            Self::OutOfSpace(device, at) => write!(f, "{device} at {at} is beyond 48 bits"),
+            Self::Overlap(device, at, other) => write!(f, "{device} at {at} overlaps {other}"),
+        }
+    }
+}
+
+/// What a configuration is checked against.
+#[derive(Clone, Copy)]
+pub struct Limits<'a> {
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Bytes of free RAM.
+    pub memory: u64,
+    /// Whether the bundle has a file.
+    pub has_file: &'a dyn Fn(&str) -> bool,
+}
+
+impl VmConfig {
+    /// Reads a configuration; it still has to be checked.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`], [`ConfigError::UnknownKey`],
+    /// [`ConfigError::Missing`].
+    pub fn read(text: &str) -> Result<Self, ConfigError> {
+        let mut reader = Reader::default();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if !line.is_empty() && !line.starts_with('#') {
+                reader.line(index + 1, line)?;
+            }
+        }
+        reader.finish()
+    }
+
+    /// Checks it against the machine, before anything is made of it.
+    ///
+    /// # Errors
+    /// The first thing that can't be met.
+    pub fn check(&self, limits: &Limits<'_>) -> Result<(), ConfigError> {
+        if self.ids.is_empty() || self.ids.len() > MAX_VCPUS {
+            return Err(ConfigError::Vcpus(self.ids.len()));
+        }
+        for (index, &id) in self.ids.iter().enumerate() {
+            let twice = self.ids.iter().skip(index + 1).any(|&other| other == id);
+            if id >= MAX_PHYSICAL_ID || twice {
+                return Err(ConfigError::Id(id));
+            }
+        }
+        if let Some(&index) = self.cpus.iter().find(|&&index| index >= limits.cpus) {
+            return Err(ConfigError::NoCpu(index));
+        }
+        if self.exclusive && self.cpus.is_empty() {
+            return Err(ConfigError::NothingToClaim);
+        }
+        if self.memory == 0 || !self.memory.is_multiple_of(PAGE_BYTES) {
+            return Err(ConfigError::MemorySize(self.memory));
+        }
+        if self.memory > limits.memory {
+            return Err(ConfigError::TooMuchMemory(self.memory, limits.memory));
+        }
+        let mut files = self.initramfs.iter().chain([&self.kernel]);
+        if let Some(missing) = files.find(|file| !(limits.has_file)(file)) {
+            return Err(ConfigError::NoFile(missing.clone()));
+        }
+        self.check_devices()
+    }
+
+    /// Checks that it can run beside `other`.
+    ///
+    /// # Errors
+    /// [`ConfigError::Claimed`], [`ConfigError::Name`].
+    pub fn check_beside(&self, other: &Self) -> Result<(), ConfigError> {
+        if self.name == other.name {
+            return Err(ConfigError::Name(other.name.clone()));
+        }
+        let mut shared = self.cpus.iter().filter(|cpu| other.cpus.contains(cpu));
+        match shared.next() {
+            Some(&cpu) if self.exclusive || other.exclusive => {
+                Err(ConfigError::Claimed(cpu, other.name.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The guest physical ranges of its RAM: address and bytes.
+    #[must_use]
+    pub fn ram(&self) -> Vec<(Gpa, u64)> {
+        let low = self.memory.min(LOW_RAM_END);
+        let mut ram = alloc::vec![(Gpa::new(0), low)];
+        if self.memory > low {
+            ram.push((Gpa::new(HIGH_RAM), self.memory - low));
+        }
+        ram
+    }
+
+    fn check_devices(&self) -> Result<(), ConfigError> {
+        for (index, device) in self.devices.iter().enumerate() {
+            let (base, bytes) = (device.base.get(), device.kind.bytes());
+            if base > (1 << 48) - bytes {
+                return Err(ConfigError::OutOfSpace(device.kind.name(), device.base));
+            }
+            let others = self.devices.iter().skip(index + 1);
+            let others = others.map(|d| (d.kind.name(), d.base.get(), d.kind.bytes()));
+            let ram = self.ram();
+            let ram = ram.iter().map(|(gpa, bytes)| ("RAM", gpa.get(), *bytes));
+            for (other, at, length) in others.chain(ram) {
+                if overlap(base, bytes, at, length) {
+                    return Err(ConfigError::Overlap(device.kind.name(), device.base, other));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! The console: one UART for the hypervisor's lines, the VMs' output and the
+//! user's keys.
+//!
+//! Locks: a VM's `Port`, then `SCREEN`. Neither is held while anything else
+//! is done.
+
+pub mod command;
+pub mod keys;
+pub mod screen;
+
+use crate::dev::uart::Sink;
+use crate::platform::uart::Uart;
+use core::fmt;
+use log::{LevelFilter, Log, Metadata, Record};
+use screen::{Focus, Held, Output, Screen};
+use spin::Mutex;
+
+static SCREEN: Mutex<Option<Screen<Uart>>> = Mutex::new(None);
+
+struct Logger;
+
+static LOGGER: Logger = Logger;
+
+impl Log for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if self.enabled(record.metadata()) {
+            let level = record.level().as_str();
+            print(format_args!("[hv {level:<5}] {}", record.args()));
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+impl Output for Uart {
+    fn send(&mut self, byte: u8) {
+        Self::send(self, byte);
+    }
+}
+
+/// From here on the console is `uart`, and log lines up to `level` appear.
+pub fn set_up(uart: Uart, level: LevelFilter) {
+    *SCREEN.lock() = Some(Screen::new(uart));
+    // An error means that the logger is set already: by an earlier call.
+    let _ = log::set_logger(&LOGGER);
+    log::set_max_level(level);
+}
+
+/// Prints a line in one piece.
+pub fn print(text: fmt::Arguments<'_>) {
+    with_screen(|screen| screen.line(text));
+}
+
+/// Does something with the screen, once there is one.
+pub fn with_screen<R>(with: impl FnOnce(&mut Screen<Uart>) -> R) -> Option<R> {
+    SCREEN.lock().as_mut().map(with)
+}
+
+/// What the screen shows.
+#[must_use]
+pub fn focus() -> Focus {
+    with_screen(|screen| screen.focus()).unwrap_or(Focus::Lines)
+}
+
+/// Lets the console's UART raise its interrupt when a byte comes in.
+pub fn interrupt_on_input() {
+    with_screen(|screen| screen.out().interrupt_on_input());
+}
+
+/// The next byte that has come in, if one has.
+#[must_use]
+pub fn receive() -> Option<u8> {
+    with_screen(|screen| screen.out().receive()).flatten()
+}
+
+/// Takes the console from whoever holds it: the machine is going down.
+///
+/// # Safety
+/// No other CPU runs any more, or what it prints may be garbled.
+pub unsafe fn seize() {
+    // SAFETY: the lock's holder, if any, never goes on.
+    unsafe { SCREEN.force_unlock() };
+}
+
+/// Where a VM's output goes; it outlives the VM's restarts.
+#[derive(Debug)]
+pub struct Port {
+    held: Mutex<Held>,
+}
+
+impl Port {
+    /// The port of VM `number`, called `name`.
+    #[must_use]
+    pub fn new(number: usize, name: &str) -> Self {
+        let held = Mutex::new(Held::new(number, name));
+        Self { held }
+    }
+
+    /// Shows this VM alone, as it prints.
+    pub fn show(&self) {
+        let mut held = self.held.lock();
+        with_screen(|screen| screen.show_vm(&mut held));
+    }
+
+    /// Prints what the VM has printed while it wasn't shown, line by line.
+    pub fn flush(&self) {
+        let mut held = self.held.lock();
+        with_screen(|screen| screen.flush(&mut held));
+    }
+}
+
+impl Sink for Port {
+    fn send(&self, byte: u8) {
+        let mut held = self.held.lock();
+        with_screen(|screen| screen.guest(&mut held, byte));
+    }
+}
+
+/// The log level that a command line's `log=` names: off, error, warn, info,
+/// debug or trace; info where there is none. `Err` holds an unknown name.
+///
+/// # Errors
+/// The word that is no level.
+pub fn level(command_line: &str) -> Result<LevelFilter, &str> {
+    let words = command_line.split_ascii_whitespace();
+    match words
+        .filter_map(|word| word.strip_prefix("log="))
+        .next_back()
+    {
+        None => Ok(LevelFilter::Info),
+        Some(name) => name.parse().map_err(|_| name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_is_the_last_one_named() {
+        assert_eq!(level(""), Ok(LevelFilter::Info));
+        assert_eq!(level("a log=debug b"), Ok(LevelFilter::Debug));
+        assert_eq!(level("log=debug log=off"), Ok(LevelFilter::Off));
+        assert_eq!(level("catalog=trace"), Ok(LevelFilter::Info));
+        assert_eq!(level("log=loud"), Err("loud"));
+    }
+}

@@ -1,0 +1,82 @@
+//! From a configuration and its files to a VM with its vCPUs.
+
+use super::memory;
+use crate::arch::{bank, cpu};
+use crate::boot::{self, Environment, Files};
+use crate::config::VmConfig;
+use crate::console::Port;
+use crate::isa::csr::{CRMD, Csr};
+use crate::mm::phys::{Cached, FrameTables};
+use crate::processor::Mailbox;
+use crate::seed;
+use crate::vcpu::Vcpu;
+use crate::vcpu::emulate::cpucfg::CpucfgTable;
+use crate::vm::Vm;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use guest_pv::abi::cpucfg::PvFeatures;
+
+/// A VM and its vCPUs, each with the CPU that it runs on.
+pub type Made = (Arc<Vm>, Vec<(Box<Vcpu>, &'static Mailbox)>);
+
+/// Makes the VM that `config` describes, with its files loaded and its boot
+/// CPU at its first instruction.
+///
+/// # Errors
+/// What is in the way, in one line.
+pub fn make(
+    config: &VmConfig,
+    files: &Files<'_>,
+    port: &Arc<Port>,
+    homes: &[&'static Mailbox],
+) -> Result<Made, String> {
+    // SAFETY: used for this VM's RAM and tables, which the allocator gave.
+    let mut memory = unsafe { Cached::new() };
+    let (taken, ram) = memory::take(config, &mut memory)?;
+    let environment = Environment {
+        clock_hz: u32::try_from(cpu::ticks_per_second()).unwrap_or(u32::MAX),
+        seed: seed::next(),
+    };
+    let start = boot::load(config, files, &environment, &ram, &mut memory);
+    let start = start.map_err(|error| match &config.initramfs {
+        Some(name) if error.is_of_initramfs() => format!("{name}: {error}"),
+        _ => format!("{}: {error}", config.kernel),
+    })?;
+    let mut features = PvFeatures::VIRT_EXTIOI;
+    features.set(PvFeatures::IPI, config.pv_ipi);
+    let cpucfg = CpucfgTable::filtered(cpu::cpucfg, features);
+    let offset = cpu::ticks().wrapping_neg();
+    let tables = Box::new(FrameTables::new(memory));
+    let console = port.clone();
+    let vm = Vm::new(
+        config,
+        ram,
+        tables,
+        cpucfg,
+        offset,
+        console,
+        Box::new(taken),
+    );
+    let vm = Arc::new(vm.map_err(|error| format!("{error:?}"))?);
+    let mut vcpus = Vec::new();
+    for (index, &home) in (0..config.ids.len()).zip(homes.iter().cycle()) {
+        let vcpu = Vcpu::new(vm.clone(), index, home.id()).ok_or("no such vCPU")?;
+        vcpus.push((Box::new(reset(vcpu)), home));
+    }
+    if let Some((first, _)) = vcpus.first_mut() {
+        first.start(start.entry, start.arguments);
+    }
+    Ok((vm, vcpus))
+}
+
+/// The registers of a vCPU after reset that aren't 0.
+fn reset(mut vcpu: Vcpu) -> Vcpu {
+    let id = u64::from(vcpu.shared().id);
+    bank::set(&mut vcpu.csrs, Csr::CRMD, CRMD::DA::SET.value);
+    bank::set(&mut vcpu.csrs, Csr::CPUID, id);
+    bank::set(&mut vcpu.csrs, Csr::TID, id);
+    vcpu
+}

@@ -1,0 +1,261 @@
+//! From a bundle to VMs that run, and what becomes of them.
+//!
+//! Every configuration is checked against the machine before anything is
+//! made; one that can't be met is refused by name, and the others start. A
+//! VM that ends may start anew, with memory and devices as at first; when
+//! none runs any more, the machine is switched off.
+//!
+//! Lock: a guest's state is never locked while another lock is held, nor
+//! while a VM is made.
+
+mod make;
+mod memory;
+pub mod monitor;
+
+use crate::boot::Files;
+use crate::bundle::Bundle;
+use crate::config::{Limits, Restart, VmConfig};
+use crate::console::Port;
+use crate::mm::addr::PAGE_BYTES;
+use crate::platform::power;
+use crate::processor::Mailbox;
+use crate::start::FRAMES;
+use crate::vcpu::{StopReason, Vcpu};
+use crate::vm::{Notifier, Vm};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use spin::{Mutex, Once};
+
+/// End of the names of configurations in a bundle.
+const CONFIG_SUFFIX: &str = ".vm";
+
+/// A VM of the bundle, whether it runs or not.
+#[derive(Debug)]
+struct Guest {
+    config: VmConfig,
+    files: Files<'static>,
+    port: Arc<Port>,
+    /// The CPUs that its vCPUs run on, in turn.
+    homes: Vec<&'static Mailbox>,
+    /// vCPUs that haven't been retired.
+    vcpus: AtomicUsize,
+    state: Mutex<State>,
+}
+
+/// What a guest is doing.
+#[derive(Debug)]
+enum State {
+    /// It is being made.
+    Starting,
+    /// It runs, or is paused.
+    Running(Arc<Vm>),
+    /// It has ended by itself, or couldn't be made.
+    Ended,
+    /// The user has stopped it, and may start it again.
+    Held,
+}
+
+static GUESTS: Once<Vec<Guest>> = Once::new();
+
+/// Every guest of the bundle.
+fn guests() -> &'static [Guest] {
+    GUESTS.get().map_or(&[], Vec::as_slice)
+}
+
+/// Starts every VM of `bundle` that can be started. A single one is shown as
+/// it prints, unless `lines` is wanted.
+pub fn all(bundle: &Bundle<'static>, cpus: &'static [Mailbox], lines: bool) {
+    let mut accepted: Vec<Guest> = Vec::new();
+    let texts = bundle.files();
+    for (name, text) in texts.filter(|(name, _)| name.ends_with(CONFIG_SUFFIX)) {
+        match read(bundle, text, &accepted, cpus) {
+            Ok(guest) => accepted.push(guest),
+            Err(why) => log::error!("{name}: {why}"),
+        }
+    }
+    settle_homes(&mut accepted, cpus);
+    GUESTS.call_once(|| accepted);
+    if let ([only], false) = (guests(), lines) {
+        only.port.show();
+    }
+    for guest in guests() {
+        guest.start();
+    }
+    off_if_all_have_ended();
+}
+
+/// A guest from the text of its configuration, beside those accepted.
+fn read(
+    bundle: &Bundle<'static>,
+    text: &[u8],
+    accepted: &[Guest],
+    cpus: &'static [Mailbox],
+) -> Result<Guest, String> {
+    let text = core::str::from_utf8(text).map_err(|_| "not text".to_string())?;
+    let config = VmConfig::read(text).map_err(|error| error.to_string())?;
+    let limits = Limits {
+        cpus: cpus.len(),
+        memory: free_memory(),
+        has_file: &|name| bundle.file(name).is_some(),
+    };
+    config.check(&limits).map_err(|error| error.to_string())?;
+    for other in accepted {
+        let clash = config.check_beside(&other.config);
+        clash.map_err(|error| error.to_string())?;
+    }
+    let initramfs = config.initramfs.as_ref();
+    let files = Files {
+        kernel: bundle.file(&config.kernel).unwrap_or_default(),
+        initramfs: initramfs.and_then(|name| bundle.file(name)),
+    };
+    Ok(Guest {
+        port: Arc::new(Port::new(accepted.len(), &config.name)),
+        config,
+        files,
+        homes: Vec::new(),
+        vcpus: AtomicUsize::new(0),
+        state: Mutex::new(State::Starting),
+    })
+}
+
+/// Bytes of free RAM.
+fn free_memory() -> u64 {
+    let frames = FRAMES.lock();
+    frames
+        .as_ref()
+        .map_or(0, |frames| frames.free() * PAGE_BYTES)
+}
+
+/// Settles which CPUs each guest runs on: those that it names, or else all
+/// that no other claims for itself.
+fn settle_homes(guests: &mut [Guest], cpus: &'static [Mailbox]) {
+    let claimed: Vec<usize> = guests
+        .iter()
+        .filter(|guest| guest.config.exclusive)
+        .flat_map(|guest| guest.config.cpus.iter().copied())
+        .collect();
+    let mut placed = 0;
+    for guest in guests {
+        let named = &guest.config.cpus;
+        let chosen = cpus.iter().enumerate().filter(|(index, _)| {
+            if named.is_empty() {
+                !claimed.contains(index)
+            } else {
+                named.contains(index)
+            }
+        });
+        guest.homes = chosen.map(|(_, mailbox)| mailbox).collect();
+        if named.is_empty() && !guest.homes.is_empty() {
+            // Small VMs side by side, rather than all on the first CPUs.
+            let count = guest.homes.len();
+            guest.homes.rotate_left(placed % count);
+            placed += guest.config.ids.len();
+        }
+    }
+}
+
+impl Guest {
+    /// Makes its VM and lets it run. The state must be `Starting`, so that
+    /// only one CPU does it.
+    fn start(&self) {
+        let name = &self.config.name;
+        match self.make() {
+            Ok((vm, vcpus)) => {
+                let (count, mib) = (vcpus.len(), self.config.memory >> 20);
+                log::info!("VM {name}: {count} vCPUs, {mib} MiB");
+                self.vcpus.store(count, Ordering::SeqCst);
+                *self.state.lock() = State::Running(vm);
+                for (vcpu, mailbox) in vcpus {
+                    mailbox.give(vcpu);
+                }
+            }
+            Err(why) => {
+                log::error!("{name}.vm: {why}");
+                *self.state.lock() = State::Ended;
+            }
+        }
+    }
+
+    /// Its VM, as it is to begin.
+    fn make(&self) -> Result<make::Made, String> {
+        if self.homes.is_empty() {
+            return Err("every CPU is claimed by another VM".to_string());
+        }
+        make::make(&self.config, &self.files, &self.port, &self.homes)
+    }
+
+    /// Does something with its VM, if it runs.
+    fn with_vm<R>(&self, with: impl FnOnce(&Vm) -> R) -> Option<R> {
+        match &*self.state.lock() {
+            State::Running(vm) => Some(with(vm)),
+            _ => None,
+        }
+    }
+
+    /// Whether `vm` is its VM.
+    fn runs(&self, vm: &Arc<Vm>) -> bool {
+        matches!(&*self.state.lock(), State::Running(own) if Arc::ptr_eq(own, vm))
+    }
+
+    /// Stops its VM for `reason`; false where it doesn't run.
+    fn stop(&self, reason: StopReason, notifier: &impl Notifier) -> bool {
+        self.with_vm(|vm| vm.stop(reason, notifier)).is_some()
+    }
+
+    /// The last vCPU of its VM is gone: the VM is taken down, and starts
+    /// anew where that is wanted.
+    fn ended(&self) {
+        let old = core::mem::replace(&mut *self.state.lock(), State::Starting);
+        let reason = match &old {
+            State::Running(vm) => vm.stopped(),
+            _ => None,
+        };
+        // Its RAM is free from here on.
+        drop(old);
+        let Some(reason) = reason else {
+            return;
+        };
+        log::info!("VM {} has stopped: {reason}", self.config.name);
+        if restarts(self.config.restart, reason) {
+            self.start();
+        } else if reason == StopReason::Stopped {
+            *self.state.lock() = State::Held;
+        } else {
+            *self.state.lock() = State::Ended;
+        }
+    }
+}
+
+/// Whether a VM that has ended for `reason` starts anew.
+fn restarts(policy: Restart, reason: StopReason) -> bool {
+    match reason {
+        StopReason::Stopped => false,
+        StopReason::Restarted => true,
+        StopReason::Reset => policy != Restart::Never,
+        StopReason::Asked(_) | StopReason::PowerOff => policy == Restart::Always,
+    }
+}
+
+/// Switches the machine off if every VM has ended by itself.
+fn off_if_all_have_ended() {
+    let ended = |guest: &Guest| matches!(&*guest.state.lock(), State::Ended);
+    if guests().iter().all(ended) {
+        log::info!("no VM runs: switching off");
+        power::off();
+    }
+}
+
+/// A vCPU of a stopped VM is done; the last of all switches the machine off.
+pub fn retire(vcpu: Box<Vcpu>) {
+    let guest = guests().iter().find(|guest| guest.runs(vcpu.vm()));
+    drop(vcpu);
+    if let Some(guest) = guest
+        && guest.vcpus.fetch_sub(1, Ordering::SeqCst) == 1
+    {
+        guest.ended();
+        off_if_all_have_ended();
+    }
+}

@@ -1,0 +1,226 @@
+//! The user at the keyboard: input for a VM, or the monitor's commands.
+//!
+//! One CPU does all of this, the one that the console's interrupt comes to,
+//! between two stays in a guest and never on the way out of one.
+
+use super::{Guest, State, guests};
+use crate::console::command::{self, Change, Command};
+use crate::console::keys::{self, Act, Keys};
+use crate::console::screen::Focus;
+use crate::console::{self, print, with_screen};
+use crate::platform::power;
+use crate::stats::Stats;
+use crate::vcpu::StopReason;
+use crate::vm::{Notifier, VcpuShared, Vm};
+use alloc::format;
+use alloc::string::String;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use guest_pv::abi::vendor::ExitReason;
+use spin::Mutex;
+
+/// The keyboard's state.
+static KEYS: Mutex<Keys> = Mutex::new(Keys::new());
+
+/// Number of the VM that gets input while all are shown.
+static SELECTED: AtomicUsize = AtomicUsize::new(0);
+
+/// What the monitor shows before a command.
+const PROMPT: &str = "loongvisor> ";
+
+/// Takes all that the console has received.
+pub fn input(notifier: &impl Notifier) {
+    let mut keys = KEYS.lock();
+    while let Some(byte) = console::receive() {
+        act(keys.press(byte, console::focus()), notifier);
+    }
+}
+
+fn act(act: Act<'_>, notifier: &impl Notifier) {
+    match act {
+        Act::Nothing => {}
+        Act::Guest(byte) => give(byte, notifier),
+        Act::Help => keys::HELP
+            .iter()
+            .for_each(|line| print(format_args!("{line}"))),
+        Act::Next => show((SELECTED.load(Ordering::Relaxed) + 1) % guests().len().max(1)),
+        Act::Vm(number) => show(number),
+        Act::Lines | Act::Leave => lines(),
+        Act::Monitor => monitor(),
+        Act::Off => off(),
+        Act::Echo(byte) => echo(&[byte]),
+        Act::Erase => echo(b"\x08 \x08"),
+        Act::Line(line) => {
+            echo(b"\r\n");
+            match Command::parse(line) {
+                Ok(command) => run(command, notifier),
+                Err(why) => print(format_args!("{why}")),
+            }
+            prompt();
+        }
+    }
+}
+
+/// A byte for the VM that gets input; lost where that has no room for it.
+fn give(byte: u8, notifier: &impl Notifier) {
+    if let Some(guest) = guests().get(SELECTED.load(Ordering::Relaxed)) {
+        let _ = guest.with_vm(|vm| vm.receive(byte, notifier));
+    }
+}
+
+fn show(number: usize) {
+    if let Some(guest) = guests().get(number) {
+        SELECTED.store(number, Ordering::Relaxed);
+        print(format_args!("[{}: Ctrl-A h helps]", guest.config.name));
+        guest.port.show();
+    }
+}
+
+/// Shows every VM line by line, with what they have printed meanwhile.
+fn lines() {
+    with_screen(|screen| screen.show(Focus::Lines));
+    guests().iter().for_each(|guest| guest.port.flush());
+    if let Some(guest) = guests().get(SELECTED.load(Ordering::Relaxed)) {
+        print(format_args!(
+            "[every VM; input goes to {}]",
+            guest.config.name
+        ));
+    }
+}
+
+fn monitor() {
+    with_screen(|screen| screen.show(Focus::Monitor));
+    prompt();
+}
+
+fn off() -> ! {
+    log::info!("switching off, as the user wants");
+    power::off()
+}
+
+fn echo(bytes: &[u8]) {
+    with_screen(|screen| bytes.iter().for_each(|&byte| screen.raw(byte)));
+}
+
+fn prompt() {
+    if console::focus() == Focus::Monitor {
+        print(format_args!(""));
+        echo(PROMPT.as_bytes());
+    }
+}
+
+fn run(command: Command<'_>, notifier: &impl Notifier) {
+    match command {
+        Command::Nothing => {}
+        Command::Help => command::HELP
+            .iter()
+            .for_each(|line| print(format_args!("{line}"))),
+        Command::List => (0..)
+            .zip(guests())
+            .for_each(|(number, guest)| list(number, guest)),
+        Command::Vcpus(None) => guests().iter().for_each(vcpus),
+        Command::Vcpus(Some(name)) => with_guest(name, |_, guest| vcpus(guest)),
+        Command::Change(what, name) => with_guest(name, |_, guest| {
+            if let Err(why) = change(guest, what, notifier) {
+                print(format_args!("{}: {why}", guest.config.name));
+            }
+        }),
+        Command::Go(name) => with_guest(name, |number, _| show(number)),
+        Command::Lines => lines(),
+        Command::Off => off(),
+    }
+}
+
+/// The guest of this number or name.
+fn with_guest(name: &str, with: impl FnOnce(usize, &'static Guest)) {
+    let by_number = name.parse().ok().filter(|number| *number < guests().len());
+    let by_name = || guests().iter().position(|guest| guest.config.name == name);
+    let number = by_number.or_else(by_name);
+    match number.and_then(|number| Some((number, guests().get(number)?))) {
+        Some((number, guest)) => with(number, guest),
+        None => print(format_args!("no VM {name}; `list` shows them")),
+    }
+}
+
+fn list(number: usize, guest: &Guest) {
+    let state = match &*guest.state.lock() {
+        State::Starting => "starting",
+        State::Running(vm) if vm.paused() => "paused",
+        State::Running(_) => "running",
+        State::Ended => "ended",
+        State::Held => "stopped",
+    };
+    let exits = |vm: &Vm| vm.vcpus().iter().map(|vcpu| all_exits(&vcpu.stats)).sum();
+    let exits: u64 = guest.with_vm(exits).unwrap_or(0);
+    let (name, count) = (&guest.config.name, guest.config.ids.len());
+    let mib = guest.config.memory >> 20;
+    print(format_args!(
+        "{number:2} {name:16} {state:8} {count:3} vCPUs {mib:6} MiB {exits:12} exits"
+    ));
+}
+
+fn all_exits(stats: &Stats) -> u64 {
+    ExitReason::ALL
+        .into_iter()
+        .map(|reason| stats.exits(reason))
+        .sum()
+}
+
+fn vcpus(guest: &Guest) {
+    let name = &guest.config.name;
+    let shown = guest.with_vm(|vm| {
+        for (vcpu, home) in vm.vcpus().iter().zip(guest.homes.iter().cycle()) {
+            vcpu_line(name, vcpu, home.id());
+        }
+    });
+    if shown.is_none() {
+        print(format_args!("{name} doesn't run"));
+    }
+}
+
+fn vcpu_line(name: &str, vcpu: &VcpuShared, home: u32) {
+    let state = if vcpu.postbox.in_guest().is_some() {
+        "in guest"
+    } else if vcpu.postbox.asleep() {
+        "asleep"
+    } else {
+        "waiting"
+    };
+    let mut exits = String::new();
+    for reason in ExitReason::ALL {
+        let count = vcpu.stats.exits(reason);
+        if count > 0 {
+            exits += &format!(" {} {count}", reason.name());
+        }
+    }
+    let (id, all) = (vcpu.id, all_exits(&vcpu.stats));
+    print(format_args!(
+        "{name} vCPU {id} on CPU {home}, {state}: {all} exits:{exits}"
+    ));
+}
+
+fn change(
+    guest: &'static Guest,
+    what: Change,
+    notifier: &impl Notifier,
+) -> Result<(), &'static str> {
+    let runs = match what {
+        Change::Start => return start(guest),
+        Change::Stop => guest.stop(StopReason::Stopped, notifier),
+        Change::Reset => guest.stop(StopReason::Restarted, notifier),
+        Change::Pause => guest.with_vm(|vm| vm.pause(true, notifier)).is_some(),
+        Change::Resume => guest.with_vm(|vm| vm.pause(false, notifier)).is_some(),
+    };
+    runs.then_some(()).ok_or("it doesn't run")
+}
+
+fn start(guest: &'static Guest) -> Result<(), &'static str> {
+    {
+        let mut state = guest.state.lock();
+        match &*state {
+            State::Ended | State::Held => *state = State::Starting,
+            State::Starting | State::Running(_) => return Err("it runs already"),
+        }
+    }
+    guest.start();
+    Ok(())
+}
