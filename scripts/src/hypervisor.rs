@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use hv::config::DeviceKind;
 use tempfile::TempDir;
 
 use crate::bare;
@@ -60,10 +61,10 @@ impl GuestVm {
         let mut text = format!("name = {}\nvcpus = {count}\nids = {ids}\n", self.name);
         // Writing to a string never fails.
         let _ = writeln!(text, "command_line = ids={ids} {}", self.command_line);
-        text + &format!(
-            "memory = 64M\nkernel = {GUEST}\ndevice = uart\n{}\n",
-            self.more
-        )
+        for kind in DeviceKind::ALL {
+            let _ = writeln!(text, "device = {}", kind.name());
+        }
+        text + &format!("memory = 64M\nkernel = {GUEST}\n{}\n", self.more)
     }
 }
 
@@ -143,7 +144,8 @@ mod tests {
         let config = hv::config::VmConfig::read(&vm.configuration()).unwrap();
         assert_eq!(config.ids, [0, 5]);
         assert_eq!(config.command_line, "ids=0,5 only=x");
-        assert_eq!((config.kernel.as_str(), config.devices.len()), (GUEST, 1));
+        assert_eq!(config.kernel, GUEST);
+        assert_eq!(config.devices.len(), DeviceKind::ALL.len());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::check::{Check, Outcome, ensure, equal};
 use crate::runtime::call::hvcl;
 use crate::runtime::smp::{self, MAX_CPUS};
 use crate::runtime::trap::{mask, taken, unmask};
-use crate::runtime::{iocsr, ticks, ticks_per_second};
+use crate::runtime::{iocsr, wait_until};
 use crate::{csrrd, csrwr};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -67,18 +67,6 @@ fn my_id() -> u32 {
 /// Sends SWI0 to the ids `base` + bits of `set`.
 fn pv_send(set: u128, base: u64) -> u64 {
     hvcl::<CODE_SERVICE>([SEND_IPI, set as u64, (set >> 64) as u64, base])
-}
-
-/// Waits until `done`, for a second at most.
-fn wait_until(done: impl Fn() -> bool) -> bool {
-    let start = ticks();
-    while !done() {
-        if ticks() - start > ticks_per_second() {
-            return false;
-        }
-        core::hint::spin_loop();
-    }
-    true
 }
 
 fn to_self() -> Outcome {
@@ -176,7 +164,7 @@ const ROUNDS: u64 = 50;
 
 /// A token goes round: its holder wakes the next one, who sleeps. A wake-up
 /// that is lost ends it all.
-fn ring(line: Interrupt, send: fn(u64)) -> Outcome {
+pub fn ring(line: Interrupt, send: fn(u64)) -> Outcome {
     static LINE: AtomicU64 = AtomicU64::new(0);
     static SEND: AtomicU64 = AtomicU64::new(0);
     LINE.store(line.number().into(), Ordering::Relaxed);

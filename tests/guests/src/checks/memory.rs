@@ -42,6 +42,8 @@ pub const CHECKS: [Check; 6] = [
 /// The UART and its scratch register.
 const UART: u64 = 0x1fe0_01e0;
 const SCRATCH: u64 = UART + 7;
+/// PCH-PIC's message enable.
+const REMEMBERS: u64 = 0x1000_0040;
 /// ADE: code; sub-codes of a fetch and of an access.
 const ADE: u64 = 8;
 const FETCH: u64 = 0;
@@ -62,15 +64,14 @@ fn widths() -> Outcome {
     }
 }
 
-/// Every load and store that a device takes, by its own instruction: the
-/// scratch register for bytes, the modem control register for words, the
-/// divisor latch for the rest.
+/// Every load and store that a device takes, by its own instruction, on a
+/// register of PCH-PIC that only remembers.
 fn forms() -> Outcome {
     macro_rules! store_then_load {
         ($offset:literal, $value:literal, $store:literal, $load:literal, $want:literal) => {{
-            let at: *mut u8 = device(UART);
+            let at: *mut u8 = device(REMEMBERS);
             let value: u64;
-            // SAFETY: registers of the UART that only remember.
+            // SAFETY: a register that only remembers.
             unsafe {
                 asm!(concat!($store, " {v}, {a}, {i}"), concat!($load, " {r}, {a}, {i}"),
                     v = in(reg) $value as u64, r = out(reg) value, a = in(reg) at,
@@ -79,7 +80,7 @@ fn forms() -> Outcome {
             equal(concat!($store, " / ", $load), value, $want)?;
         }};
         (indexed $offset:literal, $value:literal, $store:literal, $load:literal, $want:literal) => {{
-            let at: *mut u8 = device(UART);
+            let at: *mut u8 = device(REMEMBERS);
             let value: u64;
             // SAFETY: as above.
             unsafe {
@@ -92,25 +93,32 @@ fn forms() -> Outcome {
     }
     store_then_load!(7, 0x9a, "st.b", "ld.b", 0xffff_ffff_ffff_ff9a);
     store_then_load!(7, 0x9b, "st.b", "ld.bu", 0x9b);
-    store_then_load!(indexed 7, 0x9c, "stx.b", "ldx.b", 0xffff_ffff_ffff_ff9c);
-    store_then_load!(indexed 7, 0x9d, "stx.b", "ldx.bu", 0x9d);
-    store_then_load!(4, 0xff11, "st.h", "ld.h", 0x11);
-    store_then_load!(4, 0xff12, "st.h", "ld.hu", 0x12);
-    store_then_load!(indexed 4, 0xff13, "stx.h", "ldx.h", 0x13);
-    store_then_load!(indexed 4, 0xff14, "stx.h", "ldx.hu", 0x14);
-    store_then_load!(4, 0xff15, "st.w", "ld.w", 0x15);
-    store_then_load!(4, 0xff16, "st.w", "ld.wu", 0x16);
-    store_then_load!(indexed 4, 0xff17, "stx.w", "ldx.w", 0x17);
-    store_then_load!(indexed 4, 0xff18, "stx.w", "ldx.wu", 0x18);
-    store_then_load!(4, 0xff19, "stptr.w", "ldptr.w", 0x19);
-    let line_control: *mut u8 = device(UART + 3);
-    // SAFETY: shows the divisor latch, and hides it again.
-    unsafe { line_control.write_volatile(0x80) };
-    store_then_load!(0, 0xff21, "st.d", "ld.d", 0x21);
-    store_then_load!(indexed 0, 0xff22, "stx.d", "ldx.d", 0x22);
-    store_then_load!(0, 0xff23, "stptr.d", "ldptr.d", 0x23);
-    // SAFETY: as above.
-    unsafe { line_control.write_volatile(3) };
+    store_then_load!(indexed 6, 0x9c, "stx.b", "ldx.b", 0xffff_ffff_ffff_ff9c);
+    store_then_load!(indexed 5, 0x9d, "stx.b", "ldx.bu", 0x9d);
+    store_then_load!(6, 0xf_ff11, "st.h", "ld.h", 0xffff_ffff_ffff_ff11);
+    store_then_load!(4, 0xff12, "st.h", "ld.hu", 0xff12);
+    store_then_load!(indexed 2, 0xff13, "stx.h", "ldx.h", 0xffff_ffff_ffff_ff13);
+    store_then_load!(indexed 4, 0xff14, "stx.h", "ldx.hu", 0xff14);
+    store_then_load!(4, 0xf_8765_4315, "st.w", "ld.w", 0xffff_ffff_8765_4315);
+    store_then_load!(0, 0x8765_4316, "st.w", "ld.wu", 0x8765_4316);
+    store_then_load!(indexed 4, 0x8765_4317, "stx.w", "ldx.w", 0xffff_ffff_8765_4317);
+    store_then_load!(indexed 0, 0x8765_4318, "stx.w", "ldx.wu", 0x8765_4318);
+    store_then_load!(4, 0x8765_4319, "stptr.w", "ldptr.w", 0xffff_ffff_8765_4319);
+    store_then_load!(
+        0,
+        0x8877_6655_4433_2211,
+        "st.d",
+        "ld.d",
+        0x8877_6655_4433_2211
+    );
+    store_then_load!(indexed 0, 0x1122_3344_5566_7788, "stx.d", "ldx.d", 0x1122_3344_5566_7788);
+    store_then_load!(
+        0,
+        0x8070_6050_4030_2010,
+        "stptr.d",
+        "ldptr.d",
+        0x8070_6050_4030_2010
+    );
     Ok(())
 }
 
@@ -136,7 +144,7 @@ fn undecodable() -> Outcome {
 
 fn nobody() -> Outcome {
     for phys in [
-        0x1000_0000,
+        0x1000_1000,
         0x1fe0_02e0,
         0x7fff_fff8,
         0x8000_0000,

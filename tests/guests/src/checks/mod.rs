@@ -1,22 +1,28 @@
 //! The checks, by what they look at.
 
 pub mod calls;
+pub mod eiointc;
 pub mod ipi;
 pub mod memory;
+pub mod pch_pic;
 pub mod sensitive;
 pub mod timer;
+pub mod uart_irq;
 pub mod units;
 pub mod user;
 
 use crate::check::Check;
 
 /// All of them.
-pub const ALL: [&[Check]; 7] = [
+pub const ALL: [&[Check]; 10] = [
     &sensitive::CHECKS,
     &calls::CHECKS,
     &user::CHECKS,
     &memory::CHECKS,
     &timer::CHECKS,
     &ipi::CHECKS,
+    &eiointc::CHECKS,
+    &pch_pic::CHECKS,
+    &uart_irq::CHECKS,
     &units::CHECKS,
 ];

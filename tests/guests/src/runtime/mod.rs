@@ -4,6 +4,7 @@ pub mod boot;
 pub mod call;
 pub mod cmdline;
 pub mod csr;
+pub mod devices;
 pub mod iocsr;
 pub mod smp;
 pub mod trap;
@@ -39,4 +40,16 @@ pub fn device<T>(phys: u64) -> *mut T {
 /// The address at which `phys` is seen cached: memory.
 pub fn memory<T>(phys: u64) -> *mut T {
     (0x9000_0000_0000_0000 | phys) as *mut T
+}
+
+/// Waits until `done`, for a second at most.
+pub fn wait_until(done: impl Fn() -> bool) -> bool {
+    let start = ticks();
+    while !done() {
+        if ticks() - start > ticks_per_second() {
+            return false;
+        }
+        core::hint::spin_loop();
+    }
+    true
 }

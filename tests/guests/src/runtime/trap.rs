@@ -36,6 +36,9 @@ pub struct Frame {
     prmd: u64,
 }
 
+/// HWI0 to HWI7, as in ESTAT and ECFG.
+pub const HARDWARE_LINES: u64 = 0x3fc;
+
 struct Cell(UnsafeCell<Option<Caught>>);
 
 // SAFETY: each vCPU uses its own cell alone.
@@ -148,6 +151,9 @@ fn interrupt(cpu: usize, lines: u64) {
         use guest_pv::abi::iocsr::{IPI_CLEAR, IPI_STATUS};
         let status = super::iocsr::read_w(IPI_STATUS.into());
         super::iocsr::write_w(IPI_CLEAR.into(), status);
+    }
+    if lines & HARDWARE_LINES != 0 {
+        super::devices::take(cpu);
     }
 }
 
