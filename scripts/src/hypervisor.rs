@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::qemu::{Qemu, Timing};
 use crate::setup::qemu::program;
 use crate::suite::WITH_LVZ;
+use crate::vm::{Bundle, Room};
 
 /// Memory of the machine, in MiB.
 const MEMORY_MIB: u32 = 1024;
@@ -111,11 +112,34 @@ impl Hypervisor {
     /// # Errors
     /// It can't be written.
     pub fn with_initrd(&self, initrd: &[u8], cpus: u32, timing: Timing) -> Result<Qemu> {
-        let path = self.folder.path().join("bundle");
-        std::fs::write(&path, initrd)
-            .with_context(|| format!("{} can't be written", path.display()))?;
+        let path = self.write("bundle", initrd)?;
         let machine = self.bare(WITH_LVZ, cpus, timing).initrd(&path);
         Ok(machine.append(LINES))
+    }
+
+    /// The machine that runs the VMs of `bundle`, with `append` on the hypervisor's
+    /// command line.
+    ///
+    /// # Errors
+    /// The bundle can't be made or written.
+    pub fn with_vms(
+        &self,
+        bundle: &Bundle,
+        room: Room,
+        timing: Timing,
+        append: &str,
+    ) -> Result<Qemu> {
+        let path = self.write("vms", &bundle.write()?)?;
+        let qemu = Qemu::new(&self.qemu, WITH_LVZ, room.cpus, room.memory_mib, timing);
+        Ok(qemu.kernel(&self.image).initrd(&path).append(append))
+    }
+
+    /// Writes a file that lasts as long as this does.
+    fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf> {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, content)
+            .with_context(|| format!("{} can't be written", path.display()))?;
+        Ok(path)
     }
 
     /// The machine with CPUs of the model `cpu` and no initrd.

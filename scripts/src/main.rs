@@ -21,6 +21,7 @@ mod setup;
 mod step;
 mod suite;
 mod test;
+mod vm;
 
 fn main() -> std::process::ExitCode {
     cli::main()

@@ -7,6 +7,8 @@
 
 mod read;
 
+pub use read::list;
+
 use crate::dev::layout;
 use crate::mm::addr::{Gpa, PAGE_BYTES, overlap};
 use alloc::string::String;
@@ -18,6 +20,8 @@ use read::Reader;
 pub const MAX_VCPUS: usize = 128;
 /// Physical CPU ids are below this: 10 bits, as IPI_SEND has them.
 pub const MAX_PHYSICAL_ID: u32 = 1024;
+/// Most characters of a VM's name.
+pub const MAX_NAME: usize = 32;
 /// Where a VM's RAM below its devices ends, as on QEMU's `virt`.
 pub const LOW_RAM_END: u64 = 0x1000_0000;
 /// Where the rest of its RAM begins.
@@ -121,7 +125,7 @@ impl Restart {
 }
 
 /// A VM as it is to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct VmConfig {
     /// Its name, as the console shows it.
     pub name: String,
@@ -175,6 +179,8 @@ pub enum ConfigError {
     /// Another VM, of this name, claims this CPU, or runs on it though it is
     /// claimed here.
     Claimed(usize, String),
+    /// The name isn't 1 to [`MAX_NAME`] letters, digits, `-`, `_` or `.`.
+    BadName,
     /// Another VM has this name.
     Name(String),
     /// A device ends beyond the guest's 48-bit physical space.
@@ -210,6 +216,7 @@ impl fmt::Display for ConfigError {
             Self::NoFile(name) => write!(f, "no file {name} in the bundle"),
             Self::NothingToClaim => write!(f, "exclusive, but no cpus are named"),
             Self::Claimed(cpu, name) => write!(f, "CPU {cpu} is the VM {name}'s too"),
+            Self::BadName => write!(f, "a name has 1 to {MAX_NAME} letters, digits, -, _ or ."),
             Self::Name(name) => write!(f, "another VM is called {name}"),
             Self::OutOfSpace(device, at) => write!(f, "{device} at {at} is beyond 48 bits"),
             Self::Overlap(device, at, other) => write!(f, "{device} at {at} overlaps {other}"),

@@ -1,6 +1,6 @@
 //! The text of a configuration, taken apart.
 
-use super::{ConfigError, Device, DeviceKind, MAX_VCPUS, Restart, VmConfig};
+use super::{ConfigError, Device, DeviceKind, MAX_NAME, MAX_VCPUS, Restart, VmConfig};
 use crate::mm::addr::Gpa;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -53,8 +53,12 @@ impl Reader {
         if ids.len() != vcpus {
             return Err(ConfigError::IdCount(ids.len(), vcpus));
         }
+        let name = self.name.ok_or(ConfigError::Missing("name"))?;
+        if !is_name(&name) {
+            return Err(ConfigError::BadName);
+        }
         Ok(VmConfig {
-            name: self.name.ok_or(ConfigError::Missing("name"))?,
+            name,
             ids,
             cpus: self.cpus,
             exclusive: self.exclusive,
@@ -69,11 +73,18 @@ impl Reader {
     }
 }
 
+/// The console shows names in front of what VMs print: they are plain words.
+fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(plain)
+}
+
 /// Most numbers that a list may name.
 const MAX_LIST: usize = 4096;
 
-/// Numbers and ranges: `0,2,4-7`.
-pub(super) fn list<T: TryFrom<u64>>(text: &str) -> Option<Vec<T>> {
+/// Numbers and ranges: `0,2,4-7`. `None` for anything else, for a number that
+/// doesn't fit, and for more than 4096 of them.
+pub fn list<T: TryFrom<u64>>(text: &str) -> Option<Vec<T>> {
     let mut all = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -14,4 +14,4 @@ mod lz4;
 pub mod machine;
 pub mod packages;
 pub mod report;
-mod zboot;
+pub mod zboot;

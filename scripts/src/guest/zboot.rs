@@ -45,7 +45,7 @@ pub fn unpack(vmlinuz: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Whether the outer header is there.
-fn is_zboot(file: &[u8]) -> bool {
+pub fn is_zboot(file: &[u8]) -> bool {
     file.starts_with(b"MZ") && file.get(ZBOOT_MARK..ZBOOT_MARK + 4) == Some(b"zimg".as_slice())
 }
 
