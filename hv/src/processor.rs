@@ -11,6 +11,7 @@ use crate::isa::csr::{GSTAT, GTLBC, TCFG, TICLR};
 use crate::isa::exception::Interrupt;
 use crate::mm::addr::Gpa;
 use crate::mm::gid::{GidPool, Lease};
+use crate::mm::phys::Cached;
 use crate::platform::eiointc;
 use crate::platform::ipi::{self, Vector};
 use crate::sched::{Scheduler, Slot};
@@ -135,6 +136,7 @@ impl Processor {
 
     fn admit(&mut self) {
         for vcpu in self.mailbox.new.lock().drain(..) {
+            vcpu.steal.ready(cpu::ticks());
             let free = self.slots.iter().position(Option::is_none);
             let slot = free.unwrap_or(self.slots.len());
             match self.slots.get_mut(slot) {
@@ -147,15 +149,19 @@ impl Processor {
 
     /// Makes those ready that were posted to or whose timer has expired.
     fn wake(&mut self) {
-        let slots = &self.slots;
-        self.scheduler.wake(cpu::ticks(), |slot, late| {
+        let (slots, now) = (&self.slots, cpu::ticks());
+        self.scheduler.wake(now, |slot, late| {
             let Some(Some(vcpu)) = slots.get(slot) else {
                 return false;
             };
             if late {
                 vcpu.wake_up();
             }
-            late || !vcpu.shared().postbox.asleep()
+            let wakes = late || !vcpu.shared().postbox.asleep();
+            if wakes {
+                vcpu.steal.ready(now);
+            }
+            wakes
         });
     }
 
@@ -171,23 +177,30 @@ impl Processor {
         };
         world_switch::arm();
         match run(vcpu, &mut self.machine) {
-            Resume::Guest | Resume::Yield(Yield::Preempted) => self.scheduler.ready(slot),
-            Resume::Yield(Yield::Sleep) => match until(vcpu, &self.machine) {
-                Some(deadline) => self.scheduler.sleep(slot, deadline),
-                None => self.scheduler.ready(slot),
-            },
-            Resume::Yield(Yield::Paused) if vcpu.go_to_pause() => {
-                self.scheduler.sleep(slot, None);
-            }
-            Resume::Yield(Yield::Paused) => self.scheduler.ready(slot),
             Resume::Stop => self.remove(slot),
+            resume => match sleeps(vcpu, resume, &self.machine) {
+                Some(deadline) => self.scheduler.sleep(slot, deadline),
+                None => {
+                    vcpu.steal.ready(cpu::ticks());
+                    self.scheduler.ready(slot);
+                }
+            },
         }
     }
 
     /// Takes the loaded vCPU off, and loads the one in `slot`.
     fn switch(&mut self, slot: Slot) {
+        // SAFETY: used for the steal-time records of vCPUs, in their RAM.
+        let mut memory = unsafe { Cached::new() };
+        let old = self.loaded.and_then(|slot| self.slots.get(slot)?.as_ref());
+        if let Some(old) = old.filter(|old| !old.shared().postbox.asleep()) {
+            old.steal.preempted(&mut memory);
+        }
         self.put();
         if let Some(Some(vcpu)) = self.slots.get_mut(slot) {
+            let now = cpu::ticks();
+            vcpu.steal
+                .scheduled_in(now, cpu::ticks_per_second, &mut memory);
             self.machine.load(vcpu);
             self.loaded = Some(slot);
         }
@@ -215,6 +228,16 @@ impl Processor {
         self.machine.set_timer(self.scheduler.next_event(now), now);
         cpu::idle();
         let _ = self.machine.take_interrupts(csr_read!(ESTAT));
+    }
+}
+
+/// Whether the loaded vCPU that has given its CPU back sleeps, and until
+/// when.
+fn sleeps(vcpu: &Vcpu, resume: Resume, machine: &Machine) -> Option<Option<u64>> {
+    match resume {
+        Resume::Yield(Yield::Sleep) => until(vcpu, machine),
+        Resume::Yield(Yield::Paused) => vcpu.go_to_pause().then_some(None),
+        Resume::Guest | Resume::Yield(Yield::Preempted) | Resume::Stop => None,
     }
 }
 

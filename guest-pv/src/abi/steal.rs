@@ -12,7 +12,7 @@ use core::mem::{align_of, offset_of, size_of};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct StealTime {
-    /// Time stolen since registration, in ns.
+    /// Time stolen, in ns, added to what the guest left there at registration.
     pub steal: u64,
     /// Odd while the record is written.
     pub version: u32,

@@ -149,6 +149,8 @@ pub struct VmConfig {
     pub devices: Vec<Device>,
     /// Whether the paravirtual IPI is offered.
     pub pv_ipi: bool,
+    /// Whether it is told how much of its time others took.
+    pub pv_steal_time: bool,
 }
 
 /// What is wrong with a configuration.

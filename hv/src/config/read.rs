@@ -19,6 +19,7 @@ pub(super) struct Reader {
     command_line: String,
     devices: Vec<Device>,
     pv_ipi: bool,
+    pv_steal_time: bool,
 }
 
 impl Reader {
@@ -39,6 +40,9 @@ impl Reader {
             "command_line" => self.command_line = value.into(),
             "device" => self.devices.push(device(value).ok_or(bad("not a device"))?),
             "pv_ipi" => self.pv_ipi = value.parse().map_err(|_| bad("not true or false"))?,
+            "pv_steal_time" => {
+                self.pv_steal_time = value.parse().map_err(|_| bad("not true or false"))?;
+            }
             _ => return Err(ConfigError::UnknownKey(number, key.into())),
         }
         Ok(())
@@ -69,6 +73,7 @@ impl Reader {
             command_line: self.command_line,
             devices: self.devices,
             pv_ipi: self.pv_ipi,
+            pv_steal_time: self.pv_steal_time,
         })
     }
 }

@@ -14,6 +14,7 @@ const GOOD: &str = "
     command_line = a=1 b
     device = uart
     pv_ipi = true
+    pv_steal_time = true
 ";
 
 fn limits(has_file: &dyn Fn(&str) -> bool) -> Limits<'_> {
@@ -42,7 +43,7 @@ fn a_good_configuration_is_read_and_passes() {
     assert_eq!(config.cpus, [0, 1]);
     assert_eq!(config.command_line, "a=1 b");
     assert_eq!(config.devices[0].base, Gpa::new(0x1fe0_01e0));
-    assert!(config.pv_ipi);
+    assert!(config.pv_ipi && config.pv_steal_time);
     assert_eq!(
         config.ram(),
         [(Gpa::new(0), LOW_RAM_END), (Gpa::new(HIGH_RAM), 256 << 20)]

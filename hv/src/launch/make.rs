@@ -47,6 +47,8 @@ pub fn make(
     })?;
     let mut features = PvFeatures::VIRT_EXTIOI;
     features.set(PvFeatures::IPI, config.pv_ipi);
+    let steal = PvFeatures::STEAL_TIME | PvFeatures::PREEMPT;
+    features.set(steal, config.pv_steal_time);
     let cpucfg = CpucfgTable::filtered(cpu::cpucfg, features);
     let offset = cpu::ticks().wrapping_neg();
     let tables = Box::new(FrameTables::new(memory));

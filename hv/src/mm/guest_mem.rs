@@ -117,6 +117,15 @@ impl GuestBuf {
         Some(Self { hpa, bytes })
     }
 
+    /// The `bytes` bytes at `offset` of the buffer; `None` where it ends
+    /// before.
+    #[must_use]
+    pub fn part(self, offset: u64, bytes: u64) -> Option<Self> {
+        let left = self.bytes.checked_sub(offset)?;
+        let hpa = self.hpa.checked_add(offset)?;
+        (bytes <= left).then_some(Self { hpa, bytes })
+    }
+
     /// Copies the buffer's start out. What `into` has beyond the buffer's
     /// length stays as it is; returns the bytes copied.
     pub fn read(self, memory: &impl PhysMem, into: &mut [u8]) -> usize {

@@ -8,6 +8,7 @@ use super::emulate::{Outcome, device, hypercall, iocsr, mmio};
 use super::exception::Exception;
 use super::exit::{AccessKind, ExitInfo, Unit, VmExit, decode};
 use super::interrupt::Apply;
+use super::steal::StealClock;
 use super::{Resume, StopReason, Vcpu, Yield};
 use crate::isa::exception::{Ecode, Interrupt};
 use crate::isa::insn::{Insn, decode_sensitive};
@@ -16,6 +17,7 @@ use crate::stats::Stats;
 use crate::vcpu::postbox::Posts;
 use crate::vm::{Notifier, Vm};
 use guest_pv::abi::cpucfg::PvFeatures;
+use guest_pv::abi::hypercall::CallError;
 use guest_pv::abi::vendor::ExitReason;
 
 /// The physical CPU, with this vCPU loaded.
@@ -155,6 +157,7 @@ fn idle(vcpu: &mut Vcpu, hardware: &mut impl Hardware) -> Outcome {
 struct CallEnv<'a, N> {
     vm: &'a Vm,
     stats: &'a Stats,
+    steal: &'a StealClock,
     notifier: &'a N,
 }
 
@@ -169,6 +172,10 @@ impl<N: Notifier> hypercall::Env for CallEnv<'_, N> {
 
     fn stop(&self, reason: StopReason) {
         self.vm.stop(reason, self.notifier);
+    }
+
+    fn name_steal_record(&self, a2: u64) -> Result<(), CallError> {
+        self.steal.name(&self.vm.ram, a2)
     }
 
     fn raise_swi0(&self, physical_id: u64) {
@@ -186,11 +193,13 @@ fn call(vcpu: &mut Vcpu, code: u16, hardware: &mut impl Hardware) -> Resume {
         context,
         vm,
         shared,
+        steal,
         ..
     } = vcpu;
     let env = CallEnv {
         vm,
         stats: &shared.stats,
+        steal,
         notifier: hardware,
     };
     let outcome = hypercall::call(&env, &mut context.gprs, code, plv);

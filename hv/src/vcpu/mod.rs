@@ -21,6 +21,7 @@ pub mod handle;
 pub mod interrupt;
 pub mod postbox;
 pub mod run;
+pub mod steal;
 pub mod timer;
 
 use crate::isa::gpr::Gprs;
@@ -29,6 +30,7 @@ use crate::mm::gid::Lease;
 use crate::vm::{VcpuShared, Vm};
 use alloc::sync::Arc;
 use emulate::csr::SoftCsrs;
+use steal::StealClock;
 use timer::SavedTimer;
 
 /// What happens after an exit has been handled.
@@ -159,6 +161,8 @@ pub struct Vcpu {
     pub units_loaded: bool,
     /// The unit registers while they aren't loaded.
     pub units: Units,
+    /// What others took of its time.
+    pub steal: StealClock,
     shared: Arc<VcpuShared>,
     vm: Arc<Vm>,
 }
@@ -198,6 +202,7 @@ impl Vcpu {
             waiting: true,
             units_loaded: false,
             units: Units::default(),
+            steal: StealClock::default(),
             shared,
             vm,
         })

@@ -11,7 +11,9 @@ use crate::isa::gpr::{Gpr, Gprs};
 use crate::stats::Stats;
 use crate::vcpu::{Resume, StopReason};
 use guest_pv::abi::cpucfg::PvFeatures;
-use guest_pv::abi::hypercall::{CODE_SERVICE, CallError, IPI_SET_BITS, SEND_IPI, SUCCESS};
+use guest_pv::abi::hypercall::{
+    CODE_SERVICE, CallError, IPI_SET_BITS, NOTIFY, NOTIFY_STEAL_TIME, SEND_IPI, SUCCESS,
+};
 use guest_pv::abi::vendor::{self, ExitReason};
 
 /// What a call can reach.
@@ -22,6 +24,11 @@ pub trait Env {
     fn stats(&self) -> &Stats;
     /// Stops the VM.
     fn stop(&self, reason: StopReason);
+    /// The caller names its steal-time record, as a2 of the call does.
+    ///
+    /// # Errors
+    /// It can't be one.
+    fn name_steal_record(&self, a2: u64) -> Result<(), CallError>;
     /// Raises SWI0 on the vCPU with this physical id, if there is one.
     fn raise_swi0(&self, physical_id: u64);
 }
@@ -62,13 +69,18 @@ fn service(env: &impl Env, function: u64, gprs: &Gprs) -> Result<u64, CallError>
             env.stats().call(vendor::NULL_GENERAL);
             Ok(SUCCESS)
         }
-        _ => rare_service(env, function, gprs.get(Gpr::A1)),
+        _ => rare_service(env, function, gprs),
     }
 }
 
 #[cold]
-fn rare_service(env: &impl Env, function: u64, argument: u64) -> Result<u64, CallError> {
+fn rare_service(env: &impl Env, function: u64, gprs: &Gprs) -> Result<u64, CallError> {
+    let argument = gprs.get(Gpr::A1);
     match function {
+        NOTIFY if env.features().contains(PvFeatures::STEAL_TIME) => {
+            env.stats().call(NOTIFY);
+            return notify(env, argument, gprs.get(Gpr::A2));
+        }
         vendor::NULL | vendor::IDENTIFY | vendor::EXIT_COUNT | vendor::CALL_COUNT => {
             env.stats().call(function);
         }
@@ -89,6 +101,13 @@ fn rare_service(env: &impl Env, function: u64, argument: u64) -> Result<u64, Cal
     }
 }
 
+fn notify(env: &impl Env, feature: u64, a2: u64) -> Result<u64, CallError> {
+    if feature != NOTIFY_STEAL_TIME {
+        return Err(CallError::InvalidCode);
+    }
+    env.name_steal_record(a2).map(|()| SUCCESS)
+}
+
 /// Raises SWI0 on each vCPU of `set`, whose bit 0 stands for id `base`. Ids
 /// beyond 64 bits are nobody's.
 fn send_ipi(env: &impl Env, set: u128, base: u64) {
@@ -107,22 +126,23 @@ fn send_ipi(env: &impl Env, set: u128, base: u64) {
 mod tests {
     use super::*;
     use core::cell::RefCell;
-    use guest_pv::abi::hypercall::{CODE_SOFTWARE_BREAKPOINT, CODE_USER_SERVICE, NOTIFY};
+    use guest_pv::abi::hypercall::{CODE_SOFTWARE_BREAKPOINT, CODE_USER_SERVICE};
 
     #[derive(Default)]
     struct Fake {
         stats: Stats,
-        no_ipi: bool,
+        no_features: bool,
+        named: RefCell<Vec<u64>>,
         raised: RefCell<Vec<u64>>,
         stopped: RefCell<Option<StopReason>>,
     }
 
     impl Env for Fake {
         fn features(&self) -> PvFeatures {
-            if self.no_ipi {
+            if self.no_features {
                 PvFeatures::empty()
             } else {
-                PvFeatures::IPI
+                PvFeatures::IPI | PvFeatures::STEAL_TIME
             }
         }
 
@@ -132,6 +152,14 @@ mod tests {
 
         fn stop(&self, reason: StopReason) {
             assert_eq!(self.stopped.replace(Some(reason)), None);
+        }
+
+        fn name_steal_record(&self, a2: u64) -> Result<(), CallError> {
+            self.named.borrow_mut().push(a2);
+            if a2 == 2 {
+                return Err(CallError::InvalidParameter);
+            }
+            Ok(())
         }
 
         fn raise_swi0(&self, physical_id: u64) {
@@ -181,7 +209,7 @@ mod tests {
     #[test]
     fn what_is_not_offered_is_refused_without_effect() {
         let env = Fake {
-            no_ipi: true,
+            no_features: true,
             ..Fake::default()
         };
         for (code, plv, function) in [
@@ -205,6 +233,23 @@ mod tests {
             );
         }
         assert!(env.raised.borrow().is_empty() && env.stopped.borrow().is_none());
+    }
+
+    #[test]
+    fn notify_names_the_steal_record_and_nothing_else() {
+        let env = Fake::default();
+        let notify = |feature, a2| make(&env, CODE_SERVICE, 0, [NOTIFY, feature, a2, 0]).1;
+        assert_eq!(notify(NOTIFY_STEAL_TIME, 0x4001), 0);
+        assert_eq!(notify(NOTIFY_STEAL_TIME, 2), MINUS_2);
+        for feature in [0, 1, 2, NOTIFY_STEAL_TIME | 1, 8, u64::MAX] {
+            assert_eq!(notify(feature, 0x4001), MINUS_1, "{feature:#x}");
+        }
+        assert_eq!(
+            make(&env, CODE_SERVICE, 3, [NOTIFY, 4, 0x4001, 0]).1,
+            MINUS_1
+        );
+        assert_eq!(*env.named.borrow(), [0x4001, 2]);
+        assert_eq!(env.stats.calls(NOTIFY), Some(8));
     }
 
     #[test]

@@ -23,6 +23,9 @@ const LONG_SEEDS: u64 = 10;
 const THREADED: usize = 1;
 const LONG_THREADED: usize = 8;
 
+/// What a checked guest is offered.
+const PARAVIRTUAL: &str = "pv_ipi = true\npv_steal_time = true";
+
 /// Guests that do their worst.
 const WORST: [&str; 6] = ["zeros", "ones", "random", "storm", "calls", "spin"];
 
@@ -38,8 +41,8 @@ pub fn run(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Res
         for timing in timings(options) {
             let label = format!("{vcpus} vcpus, {cpus} cpus, {}", timing.label());
             let vm = GuestVm {
-                more: "pv_ipi = true",
-                ..GuestVm::new("a", vcpus, "")
+                more: PARAVIRTUAL,
+                ..GuestVm::new("a", vcpus, &format!("cpus={cpus}"))
             };
             count(hypervisor, tally, &label, &vm, cpus, timing)?;
         }
@@ -72,7 +75,7 @@ fn worst(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) {
 fn neighbours(kind: &str, seed: u64, only: &str) -> [GuestVm; 2] {
     let worst = format!("mode=evil kind={kind} seed={seed}");
     let good = GuestVm {
-        more: "pv_ipi = true",
+        more: PARAVIRTUAL,
         ..GuestVm::new("good", 2, &format!("only={only}"))
     };
     [GuestVm::new("evil", 1, &worst), good]
@@ -94,7 +97,7 @@ fn timings(options: &Options) -> Vec<Timing> {
 fn sparse(hypervisor: &Hypervisor, tally: &mut Tally) -> Result<()> {
     let vm = GuestVm {
         ids: vec![0, 5, 64, 127],
-        more: "pv_ipi = true",
+        more: PARAVIRTUAL,
         ..GuestVm::new("a", 4, "only=ipi")
     };
     let timing = Timing::Deterministic { seed: 1 };

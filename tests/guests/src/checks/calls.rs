@@ -2,7 +2,7 @@
 
 use crate::check::{Check, Outcome, ensure, equal};
 use crate::runtime::call::{call, hvcl};
-use guest_pv::abi::hypercall::{CODE_SERVICE, CallError, NOTIFY, SEND_IPI};
+use guest_pv::abi::hypercall::{CODE_SERVICE, CallError, SEND_IPI};
 use guest_pv::abi::vendor::{self, ExitReason};
 
 /// The checks.
@@ -46,7 +46,7 @@ fn identify() -> Outcome {
 }
 
 fn refused() -> Outcome {
-    for function in [0, NOTIFY, 3, vendor::FIRST + vendor::COUNT, u64::MAX] {
+    for function in [0, 3, vendor::FIRST + vendor::COUNT, u64::MAX] {
         equal("function", call(function, 1), REFUSED)?;
     }
     equal(

@@ -6,6 +6,7 @@ pub mod ipi;
 pub mod memory;
 pub mod pch_pic;
 pub mod sensitive;
+pub mod steal;
 pub mod timer;
 pub mod uart_irq;
 pub mod units;
@@ -14,12 +15,13 @@ pub mod user;
 use crate::check::Check;
 
 /// All of them.
-pub const ALL: [&[Check]; 10] = [
+pub const ALL: [&[Check]; 11] = [
     &sensitive::CHECKS,
     &calls::CHECKS,
     &user::CHECKS,
     &memory::CHECKS,
     &timer::CHECKS,
+    &steal::CHECKS,
     &ipi::CHECKS,
     &eiointc::CHECKS,
     &pch_pic::CHECKS,

@@ -15,6 +15,8 @@ pub static NEXT_INDEX: AtomicU64 = AtomicU64::new(1);
 static IDS: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 static COUNT: AtomicUsize = AtomicUsize::new(1);
 
+static HOST_CPUS: AtomicU64 = AtomicU64::new(0);
+
 /// vCPUs that run.
 static ARRIVED: AtomicUsize = AtomicUsize::new(1);
 
@@ -31,6 +33,12 @@ pub fn count() -> usize {
     COUNT.load(Ordering::Relaxed)
 }
 
+/// How many CPUs the machine has, by the command line's `cpus=`; 0 where it
+/// doesn't say.
+pub fn host_cpus() -> u64 {
+    HOST_CPUS.load(Ordering::Relaxed)
+}
+
 /// Physical id of vCPU `index`.
 pub fn id(index: usize) -> u64 {
     IDS[index].load(Ordering::Relaxed)
@@ -43,6 +51,8 @@ pub fn index_of(id: u64) -> Option<usize> {
 
 /// Starts every vCPU that the command line's `ids=` lists, beyond the first.
 pub fn start(options: &Options) {
+    let host_cpus = options.list("cpus").next().unwrap_or(0);
+    HOST_CPUS.store(host_cpus, Ordering::Relaxed);
     let mut ids = options.list("ids");
     IDS[0].store(ids.next().unwrap_or(0), Ordering::Relaxed);
     iocsr::write_w(IPI_ENABLE.into(), u64::from(u32::MAX));

@@ -1,0 +1,120 @@
+//! Stolen time: what the hypervisor says of it is what is missing.
+
+use crate::check::{Check, Outcome, ensure, equal};
+use crate::runtime::call::hvcl;
+use crate::runtime::{smp, ticks, ticks_per_second};
+use core::sync::atomic::{AtomicU64, Ordering};
+use guest_pv::abi::hypercall::{CallError, NOTIFY, NOTIFY_STEAL_TIME};
+use guest_pv::loongarch::Native;
+use guest_pv::steal::StealRecord;
+
+/// The checks.
+pub const CHECKS: [Check; 3] = [
+    Check {
+        name: "steal.refused",
+        cpus: 1,
+        run: refused,
+    },
+    Check {
+        name: "steal.alone",
+        cpus: 1,
+        run: alone,
+    },
+    Check {
+        name: "steal.shared",
+        cpus: 2,
+        run: shared,
+    },
+];
+
+static RECORDS: [StealRecord; smp::MAX_CPUS] = [const { StealRecord::new() }; smp::MAX_CPUS];
+
+fn notify(feature: u64, a2: u64) -> u64 {
+    hvcl::<0x100>([NOTIFY, feature, a2, 0])
+}
+
+/// The guest physical address of a vCPU's record.
+fn address(index: usize) -> u64 {
+    (&raw const RECORDS[index] as u64) & ((1 << 48) - 1)
+}
+
+fn refused() -> Outcome {
+    let good = address(0);
+    let bad = CallError::InvalidParameter.register();
+    for a2 in [
+        good | 3,
+        good | 0x21,
+        2,
+        0x1000_0001,
+        0xffff_ffff_ffc1,
+        !0x3e,
+    ] {
+        equal("record that is none", notify(NOTIFY_STEAL_TIME, a2), bad)?;
+    }
+    for feature in [0, 2, NOTIFY_STEAL_TIME | 8, u64::MAX] {
+        let result = notify(feature, good | 1);
+        equal("feature", result, CallError::InvalidCode.register())?;
+    }
+    equal("nothing to forget", notify(NOTIFY_STEAL_TIME, 0), 0)
+}
+
+fn register(index: usize) -> u64 {
+    // SAFETY: the record's own address.
+    let result = unsafe { RECORDS[index].register(&Native, address(index)) };
+    result.map_or_else(CallError::register, |()| 0)
+}
+
+/// A vCPU that has its CPU for itself loses nothing of it.
+fn alone() -> Outcome {
+    if smp::host_cpus() < smp::count() as u64 {
+        return Ok(());
+    }
+    equal("register", register(0), 0)?;
+    let before = RECORDS[0].stolen();
+    let start = ticks();
+    while ticks() - start < ticks_per_second() / 100 {}
+    equal("stolen", RECORDS[0].stolen() - before, 0)?;
+    equal("forget", notify(NOTIFY_STEAL_TIME, 0), 0)
+}
+
+/// When all begin, and when the last one has ended; the time that all ran.
+static START: AtomicU64 = AtomicU64::new(0);
+static END: AtomicU64 = AtomicU64::new(0);
+static RAN: AtomicU64 = AtomicU64::new(0);
+
+/// Ticks that each is busy for: a dozen time slices.
+fn span() -> u64 {
+    ticks_per_second() / 1000 * 60
+}
+
+fn busy(index: usize) {
+    if register(index) != 0 {
+        return;
+    }
+    // Stolen before the start, or kept from an earlier run.
+    let before = RECORDS[index].stolen();
+    let begun = ticks();
+    while ticks() < START.load(Ordering::Relaxed) + span() {}
+    let (end, stolen) = (ticks(), RECORDS[index].stolen() - before);
+    let stolen = stolen / (1_000_000_000 / ticks_per_second());
+    RAN.fetch_add(end - begun - stolen, Ordering::Relaxed);
+    END.fetch_max(end, Ordering::Relaxed);
+    notify(NOTIFY_STEAL_TIME, 0);
+}
+
+/// vCPUs that share one CPU: what each was busy for, less what was stolen,
+/// comes to the time that passed. Those that are done are busy waiting, so
+/// it may be less than all of it.
+fn shared() -> Outcome {
+    if smp::host_cpus() != 1 {
+        return Ok(());
+    }
+    RAN.store(0, Ordering::Relaxed);
+    END.store(0, Ordering::Relaxed);
+    START.store(ticks(), Ordering::Relaxed);
+    smp::on_all(busy);
+    let passed = END.load(Ordering::Relaxed) - START.load(Ordering::Relaxed);
+    let ran = RAN.load(Ordering::Relaxed);
+    ensure("less than what was run", ran >= span() / 100 * 95)?;
+    ensure("more than what passed", ran <= passed / 100 * 105)
+}
