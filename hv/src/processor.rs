@@ -28,7 +28,7 @@ use crate::vm::{Notifier, Vm};
 use crate::{csr_exchange, csr_read, csr_write, gcsr_read, gcsr_write};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering, fence};
 use spin::Mutex;
 
 /// Time slices a second.
@@ -67,7 +67,7 @@ impl Mailbox {
     pub fn give(&self, vcpu: Box<Vcpu>) {
         self.new.lock().push(vcpu);
         self.attention.store(true, Ordering::SeqCst);
-        ipi::send(self.id, Vector::Kick);
+        ipi::send(self.id, Vector::Wake);
     }
 }
 
@@ -88,7 +88,6 @@ struct Machine {
     gids: GidPool,
     lease: Option<Lease>,
     timer: Option<u64>,
-    alone: bool,
     /// The console has received something.
     console: bool,
 }
@@ -108,7 +107,6 @@ impl Processor {
                 gids,
                 lease: None,
                 timer: None,
-                alone: true,
                 console: false,
             },
             loaded: None,
@@ -167,7 +165,6 @@ impl Processor {
 
     fn run(&mut self, slot: Slot) {
         let now = cpu::ticks();
-        self.machine.alone = self.scheduler.alone();
         self.machine.set_timer(self.scheduler.next_event(now), now);
         if self.loaded != Some(slot) {
             self.switch(slot);
@@ -297,7 +294,9 @@ impl Machine {
             if vectors & Vector::Halt.bit() != 0 {
                 trap::halt();
             }
-            look |= !self.alone || self.mailbox.attention.load(Ordering::SeqCst);
+            // What the vectors tell of is looked at after they are taken.
+            fence(Ordering::SeqCst);
+            look |= vectors & Vector::Wake.bit() != 0;
         }
         look
     }
@@ -345,7 +344,10 @@ impl Notifier for Machine {
     fn tell(&self, notify: Notify) {
         match notify {
             Notify::Nothing => {}
-            Notify::Kick(id) | Notify::Wake(id) => ipi::send(id, Vector::Kick),
+            // The vCPU that is loaded here: it is looked at before the entry.
+            Notify::Kick(id) if id == self.mailbox.id => {}
+            Notify::Kick(id) => ipi::send(id, Vector::Kick),
+            Notify::Wake(id) => ipi::send(id, Vector::Wake),
         }
     }
 }

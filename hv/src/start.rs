@@ -82,7 +82,7 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
     let mailboxes: Vec<Mailbox> = machine.cpus.iter().map(|&id| Mailbox::new(id)).collect();
     let mailboxes: &'static [Mailbox] = MAILBOXES.call_once(|| mailboxes);
     for mailbox in mailboxes.iter().filter(|mailbox| mailbox.id() != cpu::id()) {
-        ipi::send(mailbox.id(), ipi::Vector::Kick);
+        ipi::send(mailbox.id(), ipi::Vector::Wake);
     }
     set_up_input(&machine);
     start_guests(tables.initrd, mailboxes, lines_only(&command_line));

@@ -31,6 +31,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
+use guest_pv::abi::hypercall::IPI_SET_BITS;
 use spin::{Mutex, Once};
 use wires::{Input, Wires};
 
@@ -81,8 +82,10 @@ const IOCSR: [(IocsrDevice, u32, u32); 4] = [
 
 /// What other CPUs may use of a vCPU.
 #[derive(Debug)]
+#[repr(C)]
 pub struct VcpuShared {
-    /// What others want of it.
+    /// What others want of it. First, for the short cuts of the exception
+    /// entry.
     pub postbox: Postbox,
     /// Its native IPI registers.
     pub ipi: ipi::Core,
@@ -122,6 +125,44 @@ impl PhysicalIds {
     }
 }
 
+/// Bits of a physical id.
+pub const ID_BITS: u32 = MAX_PHYSICAL_ID.ilog2();
+
+/// Ids that one call can name: any base id, and [`IPI_SET_BITS`] from there.
+const TARGETS: usize = MAX_PHYSICAL_ID as usize + IPI_SET_BITS as usize;
+
+/// The address of each vCPU's [`VcpuShared`] by physical id, 0 for nobody:
+/// for the short cuts of the exception entry, which check no id but the base.
+#[derive(Debug)]
+pub struct Targets([u64; TARGETS]);
+
+static NOBODY_AT_ALL: Targets = Targets([0; TARGETS]);
+
+impl Targets {
+    /// The addresses of `vcpus`, which live as long as this does.
+    fn new(vcpus: &[Arc<VcpuShared>]) -> Box<Self> {
+        let mut targets = Box::new(Self([0; TARGETS]));
+        for vcpu in vcpus {
+            if let Some(place) = targets.0.get_mut(vcpu.id as usize) {
+                *place = Arc::as_ptr(vcpu) as u64;
+            }
+        }
+        targets
+    }
+
+    /// The table in which no id is anybody's.
+    #[must_use]
+    pub fn nobody() -> &'static Self {
+        &NOBODY_AT_ALL
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        (&raw const self.0) as u64
+    }
+}
+
 /// A virtual machine.
 #[derive(Debug)]
 pub struct Vm {
@@ -150,6 +191,7 @@ pub struct Vm {
     root: Hpa,
     vcpus: Box<[Arc<VcpuShared>]>,
     ids: PhysicalIds,
+    targets: Box<Targets>,
     stopped: Once<StopReason>,
     paused: AtomicBool,
 }
@@ -184,15 +226,14 @@ impl Vm {
             // No vCPU has run yet: no TLB knows these tables.
             let _ = mapped.map_err(VmError::Map)?;
         }
+        let vcpus = config.ids.iter();
+        let vcpus: Box<[_]> = vcpus.map(|&id| Arc::new(VcpuShared::new(id))).collect();
         Ok(Self {
             name: config.name.clone(),
             ram,
             cpucfg,
-            vcpus: config
-                .ids
-                .iter()
-                .map(|&id| Arc::new(VcpuShared::new(id)))
-                .collect(),
+            targets: Targets::new(&vcpus),
+            vcpus,
             mmio: devices(config)?,
             iocsr: iocsr_space()?,
             eiointc: Eiointc::default(),
@@ -223,6 +264,12 @@ impl Vm {
     #[must_use]
     pub const fn vcpus(&self) -> &[Arc<VcpuShared>] {
         &self.vcpus
+    }
+
+    /// Its vCPUs by physical id, for the exception entry.
+    #[must_use]
+    pub fn targets(&self) -> &Targets {
+        &self.targets
     }
 
     /// The vCPU with physical id `id`.
@@ -362,6 +409,17 @@ impl VcpuShared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn targets_are_found_by_id_alone() {
+        let vcpus = [0, 5, 1023].map(|id| Arc::new(VcpuShared::new(id)));
+        let targets = Targets::new(&vcpus);
+        for vcpu in &vcpus {
+            assert_eq!(targets.0[vcpu.id as usize], Arc::as_ptr(vcpu) as u64);
+        }
+        assert_eq!(targets.0.iter().filter(|address| **address != 0).count(), 3);
+        assert!(targets.0.len() > (1 << ID_BITS) - 1 + 127);
+    }
 
     #[test]
     fn physical_ids_are_no_indices() {

@@ -2,8 +2,8 @@
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p hv --test loom`;
 //! without that flag the file is empty. The guest is a variable: a post is
-//! "seen" when the owner takes it at an entry, or when a kick or wake-up
-//! makes it look again.
+//! "seen" when the owner takes it, or when a kick or wake-up that is under
+//! way makes it look again.
 #![cfg(loom)]
 
 use hv::vcpu::postbox::{Notify, Owner, Postbox, Posts};
@@ -15,39 +15,47 @@ const SWI0: Posts = Posts::interrupts(1);
 const IPI: Posts = Posts::interrupts(1 << 12);
 
 /// A machine of one vCPU: its postbox, and the kicks and wake-ups that are
-/// under way to its CPU.
+/// under way to each of its two CPUs.
 #[derive(Default)]
-struct Cpu {
+struct Machine {
     postbox: Postbox,
-    told: AtomicU32,
+    told: [AtomicU32; 2],
+    /// What a post is about: stored before it, read after it was taken.
+    message: AtomicU32,
 }
 
-impl Cpu {
+impl Machine {
     fn post(&self, posts: Posts) {
-        if self.postbox.post(posts) != Notify::Nothing {
-            self.told.fetch_add(1, SeqCst);
+        self.message.store(1, SeqCst);
+        match self.postbox.post(posts) {
+            Notify::Nothing => {}
+            Notify::Kick(cpu) | Notify::Wake(cpu) => {
+                self.told[cpu as usize].fetch_add(1, SeqCst);
+            }
         }
     }
 
-    /// A kick that is under way ends the stay in the guest at once.
-    fn must_look(&self) -> bool {
-        self.told.load(SeqCst) > 0
+    /// A kick that is under way to `cpu` ends its stay in the guest at once.
+    fn must_look(&self, cpu: usize) -> bool {
+        self.told[cpu].load(SeqCst) > 0
+    }
+
+    /// CPU `cpu` leaves the guest by the kicks that have come, takes them,
+    /// and then what has been posted.
+    fn look(&self, cpu: usize) -> Posts {
+        self.told[cpu].swap(0, SeqCst);
+        if self.postbox.any() {
+            self.postbox.take()
+        } else {
+            Posts::NONE
+        }
     }
 }
 
-/// Publishes "in guest" and takes what there is, as the run loop does.
-fn enter(postbox: &Postbox, owner: &mut Owner) -> Posts {
-    if postbox.enter(owner) {
-        postbox.take()
-    } else {
-        Posts::NONE
-    }
-}
-
-fn posters(cpu: &Arc<Cpu>, all: &[Posts]) -> Vec<thread::JoinHandle<()>> {
+fn posters(machine: &Arc<Machine>, all: &[Posts]) -> Vec<thread::JoinHandle<()>> {
     let start = |&posts: &Posts| {
-        let cpu = cpu.clone();
-        thread::spawn(move || cpu.post(posts))
+        let machine = machine.clone();
+        thread::spawn(move || machine.post(posts))
     };
     all.iter().map(start).collect()
 }
@@ -58,17 +66,23 @@ fn join(threads: Vec<thread::JoinHandle<()>>) {
     }
 }
 
-/// Enters once; after all posts each one was taken, or a kick is under way.
+/// Each of `all` was taken, or a kick is under way.
+fn none_lost(machine: &Machine, seen: Posts, cpu: usize, all: &[Posts]) {
+    for &posts in all {
+        assert!(
+            seen.any(posts) || machine.must_look(cpu),
+            "lost in the guest"
+        );
+    }
+}
+
 fn enter_once(all: &'static [Posts]) {
     loom::model(move || {
-        let cpu = Arc::new(Cpu::default());
-        let threads = posters(&cpu, all);
-        let mut owner = Owner::new(0);
-        let seen = enter(&cpu.postbox, &mut owner);
+        let machine = Arc::new(Machine::default());
+        let threads = posters(&machine, all);
+        let seen = machine.postbox.enter(&Owner::new(0));
         join(threads);
-        for &posts in all {
-            assert!(seen.any(posts) || cpu.must_look(), "lost in the guest");
-        }
+        none_lost(&machine, seen, 0, all);
     });
 }
 
@@ -78,105 +92,181 @@ fn post_and_post_against_enter() {
     enter_once(&[SWI0, SWI0]);
 }
 
+/// The vCPU exits for another reason, looks without taking the kicks, and
+/// enters again; then it exits by a kick.
 #[test]
-fn post_against_leave_and_enter_again() {
-    // Without a bound this one model takes five minutes.
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(4);
-    model.check(|| {
-        let cpu = Arc::new(Cpu::default());
-        let threads = posters(&cpu, &[SWI0, IPI]);
-        let mut owner = Owner::new(0);
-        let mut seen = enter(&cpu.postbox, &mut owner);
-        cpu.postbox.leave(&owner);
-        // The kick for the first stay is used up by leaving it.
-        let used = cpu.told.swap(0, SeqCst);
-        assert!(used <= 1, "one stay was kicked twice");
-        seen = seen.or(enter(&cpu.postbox, &mut owner));
+fn post_and_post_against_exits() {
+    const ALL: [Posts; 2] = [SWI0, IPI];
+    loom::model(|| {
+        let machine = Arc::new(Machine::default());
+        let threads = posters(&machine, &ALL);
+        let mut seen = machine.postbox.enter(&Owner::new(0));
+        if machine.postbox.any() {
+            seen = seen.or(machine.postbox.take());
+        }
+        seen = seen.or(machine.look(0));
         join(threads);
-        assert!((seen.any(SWI0) && seen.any(IPI)) || cpu.must_look());
+        none_lost(&machine, seen, 0, &ALL);
+    });
+}
+
+#[test]
+fn post_and_post_against_leave_and_enter_again() {
+    const ALL: [Posts; 2] = [SWI0, IPI];
+    loom::model(|| {
+        let machine = Arc::new(Machine::default());
+        let threads = posters(&machine, &ALL);
+        let owner = Owner::new(0);
+        let mut seen = machine.postbox.enter(&owner);
+        machine.postbox.leave();
+        // Kicks for the first stay are used up by leaving it.
+        machine.told[0].swap(0, SeqCst);
+        seen = seen.or(machine.postbox.enter(&owner));
+        join(threads);
+        none_lost(&machine, seen, 0, &ALL);
+    });
+}
+
+/// What was stored before a post is there once the post is taken, also where
+/// another had posted the same before.
+#[test]
+fn what_a_post_is_about_is_seen_with_it() {
+    loom::model(|| {
+        let machine = Arc::new(Machine::default());
+        let threads = posters(&machine, &[SWI0, SWI0]);
+        let owner = Owner::new(0);
+        if machine.postbox.enter(&owner).any(SWI0) || machine.look(0).any(SWI0) {
+            assert_eq!(machine.message.load(SeqCst), 1);
+        }
+        join(threads);
     });
 }
 
 #[test]
 fn post_and_post_against_sleep() {
     loom::model(|| {
-        let cpu = Arc::new(Cpu::default());
-        let threads = posters(&cpu, &[SWI0, IPI]);
+        let machine = Arc::new(Machine::default());
+        let threads = posters(&machine, &[SWI0, IPI]);
         let owner = Owner::new(0);
-        let sleeps = cpu.postbox.sleep(&owner, SWI0.or(IPI));
+        let sleeps = machine.postbox.sleep(&owner, SWI0.or(IPI));
         join(threads);
         if sleeps {
-            assert!(cpu.must_look(), "slept over a post");
-            assert!(!cpu.postbox.asleep());
+            assert!(machine.must_look(0), "slept over a post");
+            assert!(!machine.postbox.asleep());
         }
-        assert!(cpu.postbox.take().any(SWI0.or(IPI)));
+        let seen = machine.postbox.enter(&owner);
+        assert!(seen.any(SWI0) && seen.any(IPI));
+    });
+}
+
+/// The vCPU polls for a while, and then sleeps.
+#[test]
+fn post_against_poll_and_sleep() {
+    loom::model(|| {
+        let machine = Arc::new(Machine::default());
+        let owner = Owner::new(0);
+        let _ = machine.postbox.enter(&owner);
+        machine.postbox.leave();
+        let threads = posters(&machine, &[SWI0]);
+        let polled = machine.postbox.any();
+        let sleeps = !polled && machine.postbox.sleep(&owner, SWI0);
+        join(threads);
+        assert!(!sleeps || machine.must_look(0), "slept over a post");
+        assert!(machine.postbox.enter(&owner).any(SWI0));
     });
 }
 
 #[test]
 fn masked_post_against_sleep_leaves_it_asleep() {
     loom::model(|| {
-        let cpu = Arc::new(Cpu::default());
-        let threads = posters(&cpu, &[SWI0]);
-        let owner = Owner::new(0);
-        assert!(cpu.postbox.sleep(&owner, IPI));
+        let machine = Arc::new(Machine::default());
+        let threads = posters(&machine, &[SWI0]);
+        assert!(machine.postbox.sleep(&Owner::new(0), IPI));
         join(threads);
-        assert!(!cpu.must_look() && cpu.postbox.asleep());
-        assert_eq!(cpu.postbox.take(), SWI0);
+        assert!(!machine.must_look(0) && machine.postbox.asleep());
+        assert_eq!(machine.postbox.take(), SWI0);
     });
 }
 
+/// A masked post doesn't keep a later one from waking the sleeper.
 #[test]
-fn post_against_a_move_to_another_cpu() {
+fn post_after_a_masked_post_against_sleep() {
     loom::model(|| {
-        let postbox = Arc::new(Postbox::new());
-        let poster = {
-            let postbox = postbox.clone();
-            thread::spawn(move || postbox.post(SWI0))
-        };
-        let mut owner = Owner::new(1);
-        let mut seen = enter(&postbox, &mut owner);
-        postbox.leave(&owner);
-        owner.set_cpu(2);
-        seen = seen.or(enter(&postbox, &mut owner));
-        match poster.join().unwrap() {
-            Notify::Kick(2) => {}
-            // A kick to the CPU it left, or none: then it was seen here.
-            Notify::Kick(1) | Notify::Nothing => assert!(seen.any(SWI0)),
-            other => panic!("{other:?}"),
-        }
+        let machine = Arc::new(Machine::default());
+        let threads = posters(&machine, &[SWI0, IPI]);
+        let sleeps = machine.postbox.sleep(&Owner::new(0), IPI);
+        join(threads);
+        assert!(!sleeps || (machine.must_look(0) && !machine.postbox.asleep()));
     });
 }
 
+/// The vCPU moves from CPU 0 to CPU 1 while somebody posts, twice.
 #[test]
-fn a_flush_is_done_once_the_stay_is_over() {
+fn post_and_post_against_a_move_to_another_cpu() {
+    const ALL: [Posts; 2] = [SWI0, IPI];
     loom::model(|| {
-        let cpu = Arc::new(Cpu::default());
-        let flushed = Arc::new(AtomicU32::new(0));
+        let machine = Arc::new(Machine::default());
+        let threads = posters(&machine, &ALL);
+        let mut owner = Owner::new(0);
+        let mut seen = machine.postbox.enter(&owner);
+        machine.postbox.leave();
+        owner.set_cpu(1);
+        seen = seen.or(machine.postbox.enter(&owner));
+        join(threads);
+        // A kick to the CPU that it has left finds nothing there.
+        none_lost(&machine, seen, 1, &ALL);
+    });
+}
+
+/// The same, asleep: the CPU that it sleeps on now is told.
+#[test]
+fn post_against_a_move_in_its_sleep() {
+    loom::model(|| {
+        let machine = Arc::new(Machine::default());
+        let mut owner = Owner::new(0);
+        let slept = machine.postbox.sleep(&owner, SWI0);
+        let threads = posters(&machine, &[SWI0]);
+        assert!(slept);
+        machine.postbox.leave();
+        owner.set_cpu(1);
+        let sleeps = machine.postbox.sleep(&owner, SWI0);
+        join(threads);
+        assert!(!sleeps || machine.must_look(1), "slept over a post");
+        assert!(machine.postbox.enter(&owner).any(SWI0));
+    });
+}
+
+/// Once [`Postbox::flushed`] says so, no guest instruction runs on an old
+/// entry: `stale` is set while one could, by an owner that enters twice.
+#[test]
+fn a_flush_is_done_before_the_guest_goes_on() {
+    loom::model(|| {
+        let machine = Arc::new(Machine::default());
+        let changed = Arc::new(AtomicU32::new(0));
         let runner = {
-            let (cpu, flushed) = (cpu.clone(), flushed.clone());
+            let (machine, changed) = (machine.clone(), changed.clone());
             thread::spawn(move || {
-                let mut owner = Owner::new(0);
+                let owner = Owner::new(0);
+                // The TLB's entry is as old as the last flush.
+                let mut entry = changed.load(SeqCst);
                 for _ in 0..2 {
-                    if enter(&cpu.postbox, &mut owner).any(Posts::FLUSH) {
-                        flushed.store(1, SeqCst);
+                    if machine.postbox.enter(&owner).any(Posts::FLUSH) {
+                        entry = changed.load(SeqCst);
                     }
-                    cpu.postbox.leave(&owner);
+                    // The guest uses the entry; a kick ends its stay.
+                    if entry == 0 {
+                        assert_ne!(changed.load(SeqCst), 2, "used after it was gone");
+                    }
+                    machine.postbox.leave();
                 }
             })
         };
-        cpu.post(Posts::FLUSH);
-        let stay = cpu.postbox.in_guest();
-        if stay.is_some_and(|stay| cpu.postbox.still_in(stay)) {
-            // Still waiting: the waiter's own kick ends the stay.
-            runner.join().unwrap();
-            return;
+        changed.store(1, SeqCst);
+        machine.post(Posts::FLUSH);
+        if machine.postbox.flushed() {
+            // From here on the page may be used for something else.
+            changed.store(2, SeqCst);
         }
-        // From here on no guest instruction may run on an old entry: either
-        // it was flushed, or the post still waits for the next entry.
-        let pending = cpu.postbox.take().any(Posts::FLUSH);
         runner.join().unwrap();
-        assert!(pending || flushed.load(SeqCst) == 1);
     });
 }

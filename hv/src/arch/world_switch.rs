@@ -14,14 +14,11 @@ use super::{boot, trap};
 use crate::isa::csr::Csr;
 use crate::isa::exception::Ecode;
 use crate::isa::gpr::{Gpr, Gprs};
-use crate::stats;
 use crate::vcpu::exit::ExitInfo;
 use crate::vcpu::{Context, HostContext};
 use crate::{csr_exchange, csr_write};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
-use guest_pv::abi::hypercall::CODE_SERVICE;
-use guest_pv::abi::vendor;
 
 /// SAVE register that holds the context of the guest that runs, or 0.
 const CONTEXT: Csr = Csr::save(1);
@@ -33,7 +30,6 @@ const GSTAT_PVM: u64 = 1 << 1;
 const GPRS: usize = offset_of!(Context, gprs);
 const HOST: usize = offset_of!(Context, host);
 const _: () = assert!(size_of::<Gprs>() == 32 * 8);
-const _: () = assert!(vendor::NULL.is_power_of_two());
 
 global_asm!(
     ".section .text.exception, \"ax\"",
@@ -58,34 +54,6 @@ global_asm!(
     "ld.d $a1, $a0, {gprs} + 8 * {a1}",
     "ld.d $a0, $a0, {gprs} + 8 * {a0}",
     "ertn",
-    // The null call: `hvcl` of the service code with the right function in
-    // a0, from level 0. What isn't just that goes the general way, and so
-    // does whatever else is in these registers.
-    "null_call:",
-    "csrrd $a1, {scratch}",
-    // Rotated by its lowest bit's place the function is 1.
-    "rotri.d $a1, $a1, {null_shift}",
-    "addi.d $a1, $a1, -1",
-    "bnez $a1, general_exit",
-    "csrrd $a1, {badi}",
-    "bstrpick.d $a1, $a1, 14, 0",
-    "addi.d $a1, $a1, -{service}",
-    "bnez $a1, general_exit",
-    "gcsrrd $a1, {crmd}",
-    "andi $a1, $a1, 3",
-    "bnez $a1, general_exit",
-    "ld.d $a1, $a0, {stats}",
-    "st.d $t0, $a0, {gprs} + 8 * {t0}",
-    "ld.d $t0, $a1, {null_calls}",
-    "addi.d $t0, $t0, 1",
-    "st.d $t0, $a1, {null_calls}",
-    "ld.d $t0, $a0, {gprs} + 8 * {t0}",
-    "csrrd $a1, {era}",
-    "addi.d $a1, $a1, 4",
-    "csrwr $a1, {era}",
-    "ld.d $a1, $a0, {gprs} + 8 * {a1}",
-    "move $a0, $zero",
-    "ertn",
     ".balign 4096",
     ".globl exception_entry",
     "exception_entry:",
@@ -96,7 +64,12 @@ global_asm!(
     "csrrd $a1, {estat}",
     "bstrpick.d $a1, $a1, 21, 16",
     "addi.d $a1, $a1, -{hvc}",
-    "beqz $a1, null_call",
+    "beqz $a1, hypercall_stub",
+    "addi.d $a1, $a1, {hvc} - {gspr}",
+    "beqz $a1, sensitive_stub",
+    "addi.d $a1, $a1, {gspr}",
+    "beqz $a1, interrupt_stub",
+    ".globl general_exit",
     "general_exit:",
     "each_gpr st.d, $a0",
     "csrrd $t0, {scratch}",
@@ -131,13 +104,8 @@ global_asm!(
     gprs = const GPRS,
     a0 = const Gpr::A0.number(),
     a1 = const Gpr::A1.number(),
-    t0 = const Gpr::T0.number(),
     hvc = const Ecode::Hvc.number(),
-    service = const CODE_SERVICE,
-    null_shift = const vendor::NULL.trailing_zeros(),
-    null_calls = const stats::NULL_CALLS,
-    stats = const offset_of!(Context, stats),
-    crmd = const Csr::CRMD.number(),
+    gspr = const Ecode::Gspr.number(),
     pc = const offset_of!(Context, pc),
     host_ra = const HOST + offset_of!(HostContext, ra),
     host_sp = const HOST + offset_of!(HostContext, sp),

@@ -178,7 +178,7 @@ fn vcpus(guest: &Guest) {
 }
 
 fn vcpu_line(name: &str, vcpu: &VcpuShared, home: u32) {
-    let state = if vcpu.postbox.in_guest().is_some() {
+    let state = if vcpu.postbox.in_guest() {
         "in guest"
     } else if vcpu.postbox.asleep() {
         "asleep"

@@ -5,6 +5,7 @@
 use crate::arch::iocsr;
 use crate::csr_exchange;
 use crate::isa::exception::Interrupt;
+use crate::vcpu::postbox::KICK_VECTOR;
 use guest_pv::abi::iocsr::{
     IPI_CLEAR, IPI_ENABLE, IPI_SEND, IPI_STATUS, MAIL_SEND, ipi_send, mail_send,
 };
@@ -16,10 +17,12 @@ use guest_pv::abi::iocsr::{
 pub enum Vector {
     /// To a CPU in firmware's parking loop: look at your mailbox.
     Start = 0,
-    /// Leave the guest, or the idle loop, and look around.
-    Kick = 1,
+    /// Leave the guest, and look at what has been posted to its vCPU.
+    Kick = KICK_VECTOR as u8,
     /// Stop for good: the machine is going down.
     Halt = 2,
+    /// Leave the guest, or the idle loop, and look around.
+    Wake = 3,
 }
 
 impl Vector {

@@ -27,9 +27,11 @@ pub mod timer;
 use crate::isa::gpr::Gprs;
 use crate::mm::addr::{Gpa, Hpa};
 use crate::mm::gid::Lease;
-use crate::vm::{VcpuShared, Vm};
+use crate::vm::{Targets, VcpuShared, Vm};
 use alloc::sync::Arc;
 use emulate::csr::SoftCsrs;
+use guest_pv::abi::cpucfg::PvFeatures;
+use postbox::Posts;
 use steal::StealClock;
 use timer::SavedTimer;
 
@@ -93,8 +95,13 @@ pub struct Context {
     pub pc: u64,
     /// The host's registers that its compiler keeps for itself.
     pub host: HostContext,
-    /// The counters, for the short cuts in the exception entry.
-    pub stats: u64,
+    /// For the short cuts of the exception entry: its [`VcpuShared`].
+    pub shared: u64,
+    /// The VM's [`Targets`].
+    pub targets: u64,
+    /// The same, or one with nobody in it where the VM isn't offered
+    /// paravirtual IPIs.
+    pub pv_targets: u64,
 }
 
 /// Registers of the host that a stay in the guest must not change and that
@@ -185,10 +192,17 @@ impl Vcpu {
     #[must_use]
     pub fn new(vm: Arc<Vm>, index: usize, cpu: u32) -> Option<Self> {
         let shared = vm.vcpus().get(index)?.clone();
-        let stats = &raw const shared.stats;
+        let offered = vm.cpucfg.features().contains(PvFeatures::IPI);
+        let pv_targets = if offered {
+            vm.targets()
+        } else {
+            Targets::nobody()
+        };
         Some(Self {
             context: Context {
-                stats: stats as u64,
+                shared: Arc::as_ptr(&shared) as u64,
+                targets: vm.targets().address(),
+                pv_targets: pv_targets.address(),
                 ..Context::default()
             },
             csrs: GuestCsrs::default(),
@@ -239,17 +253,16 @@ impl Vcpu {
         &self.shared
     }
 
-    /// Publishes "in guest"; whether anything has been posted.
-    #[inline(always)]
-    #[must_use]
-    pub fn enter_guest(&mut self) -> bool {
-        self.shared.postbox.enter(&mut self.owner)
+    /// From here on it counts as in the guest; what was posted until now.
+    #[inline]
+    pub fn enter_guest(&self) -> Posts {
+        self.shared.postbox.enter(&self.owner)
     }
 
-    /// Publishes "outside".
+    /// It will not enter the guest again before [`Self::enter_guest`].
     #[inline]
     pub fn leave_guest(&self) {
-        self.shared().postbox.leave(&self.owner);
+        self.shared.postbox.leave();
     }
 
     /// Publishes "asleep" until something that it waits for is posted, with

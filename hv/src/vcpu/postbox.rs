@@ -4,18 +4,22 @@
 //! it is on its way in or out, while it sleeps. A post that falls between
 //! "looked for posts" and "runs the guest" must not wait for the next exit,
 //! and one that falls between "found nothing to do" and "sleeps" must not be
-//! slept over. So each side first publishes and then looks, with a full
-//! fence in between: whichever of the two comes second sees the other.
+//! slept over. So what is posted and where the vCPU is are one word, which
+//! both sides change in one step: each post sees whether it must tell
+//! anybody, and each entry sees every post before it.
 //!
-//! The whole state is two words, and there is no I/O here: the same code is
-//! checked exhaustively with loom (`tests/loom.rs`) and runs on the machine.
+//! From an entry to the next sleep or switch the vCPU counts as in the guest,
+//! exits included: who posts meanwhile makes its CPU look once more, and the
+//! owner need not publish anything at an exit.
 //!
-//! Source of the rule: Linux, Documentation/virt/kvm/vcpu-requests.rst.
+//! There is no I/O here: the same code is checked exhaustively with loom
+//! (`tests/loom.rs`) and runs on the machine. The short cuts in `arch::stubs`
+//! do to the word what [`Postbox::post`] and [`Postbox::take`] do.
 
 #[cfg(not(loom))]
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering};
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use loom::sync::atomic::{AtomicU64, Ordering};
 
 /// A set of things to be looked at. Bits 0 to 12 are the guest's interrupt
 /// lines, by their number in ESTAT: the line may have changed. Bits 13 to 15
@@ -59,6 +63,10 @@ impl Posts {
     pub const fn lines(self) -> u64 {
         (self.0 & Self::INTERRUPTS.0) as u64
     }
+
+    const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
 }
 
 /// What the poster has to do.
@@ -73,66 +81,80 @@ pub enum Notify {
     Wake(u32),
 }
 
-/// A state word. Bits 1:0 state; 15:2 physical CPU; 31:16 what wakes a
-/// sleeper; 63:32 how often the vCPU has entered the guest.
+/// The word: posts in 31:0, and where the vCPU is in 63:32.
+///
+/// There 0 means outside. In the guest it is what `IPI_SEND` takes for a
+/// kick: the vector in 4:0, the physical CPU in 25:16. Asleep it has bit 31,
+/// the CPU in the same place, and in 15:0 the posts that wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word(u64);
 
-const OUTSIDE: u64 = 0;
-const IN_GUEST: u64 = 1;
-const KICKED: u64 = 2;
-const ASLEEP: u64 = 3;
-const STATE: u64 = 3;
-const CPU_SHIFT: u32 = 2;
-const CPU_BITS: u64 = 0x3fff;
-const WAKE_SHIFT: u32 = 16;
-const ENTRY: u64 = 1 << 32;
+const POSTED: u64 = u32::MAX as u64;
+const PLACE_SHIFT: u32 = 32;
+/// Bit of a place that says "asleep".
+const ASLEEP: u32 = 1 << 31;
+/// Place of the physical CPU in a place, and how many bits it has.
+pub const CPU_SHIFT: u32 = 16;
+/// See [`CPU_SHIFT`].
+pub const CPU_BITS: u32 = 10;
+/// Vector of a kick between physical CPUs.
+pub const KICK_VECTOR: u32 = 1;
 
 impl Word {
-    const fn state(self) -> u64 {
-        self.0 & STATE
+    const fn posted(self) -> Posts {
+        Posts((self.0 & POSTED) as u32)
     }
 
-    const fn with_state(self, state: u64) -> u64 {
-        self.0 & !STATE | state
+    const fn place(self) -> u32 {
+        (self.0 >> PLACE_SHIFT) as u32
     }
 
     const fn cpu(self) -> u32 {
-        (self.0 >> CPU_SHIFT & CPU_BITS) as u32
+        self.place() >> CPU_SHIFT & ((1 << CPU_BITS) - 1)
+    }
+
+    const fn asleep(self) -> bool {
+        self.place() & ASLEEP != 0
+    }
+
+    const fn in_guest(self) -> bool {
+        self.place() != 0 && !self.asleep()
     }
 
     const fn wakes(self) -> Posts {
-        Posts((self.0 >> WAKE_SHIFT & 0xffff) as u32)
+        Posts(self.place() & 0xffff)
     }
 }
 
 /// The owner's side: only the CPU that runs the vCPU holds it.
 #[derive(Debug)]
 pub struct Owner {
-    word: u64,
+    cpu: u32,
 }
 
 impl Owner {
     /// The owner of a vCPU that has not run yet, on physical CPU `cpu`.
     #[must_use]
     pub const fn new(cpu: u32) -> Self {
-        let mut owner = Self { word: 0 };
+        let mut owner = Self { cpu: 0 };
         owner.set_cpu(cpu);
         owner
     }
 
-    /// The vCPU moves to physical CPU `cpu` (0 to 16383), while outside.
+    /// The vCPU moves to physical CPU `cpu` (0 to 1023), while outside.
     pub const fn set_cpu(&mut self, cpu: u32) {
-        self.word = self.word & !(CPU_BITS << CPU_SHIFT) | (cpu as u64 & CPU_BITS) << CPU_SHIFT;
+        self.cpu = (cpu & ((1 << CPU_BITS) - 1)) << CPU_SHIFT;
+    }
+
+    const fn place(&self, state: u32) -> u64 {
+        ((self.cpu | state) as u64) << PLACE_SHIFT
     }
 }
 
 /// The posts of one vCPU, and where it is.
 #[derive(Debug)]
-pub struct Postbox {
-    posted: AtomicU32,
-    word: AtomicU64,
-}
+#[repr(transparent)]
+pub struct Postbox(AtomicU64);
 
 impl Default for Postbox {
     fn default() -> Self {
@@ -145,125 +167,99 @@ impl Postbox {
     #[must_use]
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self {
-            posted: AtomicU32::new(0),
-            word: AtomicU64::new(OUTSIDE),
-        }
+        Self(AtomicU64::new(0))
     }
 
     /// Nothing posted, outside.
     #[must_use]
     #[cfg(loom)]
     pub fn new() -> Self {
-        Self {
-            posted: AtomicU32::new(0),
-            word: AtomicU64::new(OUTSIDE),
-        }
+        Self(AtomicU64::new(0))
     }
 
     /// Any CPU: posts `posts`. Whatever they tell of is written already.
+    #[inline]
     pub fn post(&self, posts: Posts) -> Notify {
-        let before = Posts(self.posted.fetch_or(posts.0, Ordering::SeqCst));
-        if before.or(posts) == before {
-            // Whoever posted them first tells the vCPU.
-            return Notify::Nothing;
-        }
-        fence(Ordering::SeqCst);
-        let word = Word(self.word.load(Ordering::SeqCst));
-        match word.state() {
-            IN_GUEST if self.replace(word, KICKED) => Notify::Kick(word.cpu()),
-            ASLEEP if posts.any(word.wakes()) && self.replace(word, OUTSIDE) => {
-                Notify::Wake(word.cpu())
-            }
-            _ => Notify::Nothing,
+        let before = Word(self.0.fetch_or(posts.0.into(), Ordering::SeqCst));
+        // Whoever posted the others first has told the vCPU.
+        let new = posts.without(before.posted());
+        if new == Posts::NONE || before.place() == 0 {
+            Notify::Nothing
+        } else if !before.asleep() {
+            Notify::Kick(before.cpu())
+        } else if new.any(before.wakes()) {
+            Notify::Wake(before.cpu())
+        } else {
+            Notify::Nothing
         }
     }
 
-    /// Owner: publishes "in guest"; whether anything has been posted. Then
-    /// the caller takes it and carries it out before it enters the guest, or
-    /// calls [`Postbox::leave`].
+    /// Owner: from here on the vCPU counts as in the guest; what has been
+    /// posted until now. The caller carries it out before it enters, and
+    /// looks again ([`Postbox::any`]) before each further entry.
+    #[inline]
+    pub fn enter(&self, owner: &Owner) -> Posts {
+        let place = owner.place(KICK_VECTOR);
+        Word(self.0.swap(place, Ordering::SeqCst)).posted()
+    }
+
+    /// Owner: whether anything has been posted. Whoever does so after this
+    /// look makes the CPU look again.
     #[inline(always)]
     #[must_use]
-    pub fn enter(&self, owner: &mut Owner) -> bool {
-        owner.word = owner.word.wrapping_add(ENTRY);
-        self.word.store(owner.word | IN_GUEST, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+    pub fn any(&self) -> bool {
         // Whoever takes what there is orders it; nothing needs no order.
-        self.posted.load(Ordering::Relaxed) != 0
+        Word(self.0.load(Ordering::Relaxed)).posted() != Posts::NONE
     }
 
-    /// Owner: takes what was posted.
-    pub fn take(&self) -> Posts {
-        Posts(self.posted.swap(0, Ordering::SeqCst))
-    }
-
-    /// Owner: the guest has been left.
+    /// Owner: takes what has been posted.
     #[inline]
-    pub fn leave(&self, owner: &Owner) {
-        self.word.store(owner.word | OUTSIDE, Ordering::Release);
+    pub fn take(&self) -> Posts {
+        Word(self.0.fetch_and(!POSTED, Ordering::SeqCst)).posted()
     }
 
-    /// Owner: wants to sleep until one of `wakes`, or any request, is posted.
-    /// False where one already is: then the vCPU is outside and must look.
+    /// Owner: the guest will not be entered again before [`Postbox::enter`].
+    #[inline]
+    pub fn leave(&self) {
+        self.0.fetch_and(POSTED, Ordering::SeqCst);
+    }
+
+    /// Owner, outside: wants to sleep until one of `wakes`, or any request,
+    /// is posted. False where one already is: then the vCPU must look.
     #[must_use]
     pub fn sleep(&self, owner: &Owner, wakes: Posts) -> bool {
         let wakes = wakes.or(Posts::REQUESTS);
-        let word = owner.word | u64::from(wakes.0) << WAKE_SHIFT | ASLEEP;
-        self.word.store(word, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if !Posts(self.posted.load(Ordering::SeqCst)).any(wakes) {
-            return true;
-        }
-        self.leave(owner);
-        false
-    }
-
-    /// The home CPU: whether a vCPU that went to sleep still does.
-    #[must_use]
-    pub fn asleep(&self) -> bool {
-        Word(self.word.load(Ordering::Acquire)).state() == ASLEEP
-    }
-
-    /// Any CPU, after a post: the stay in the guest that the vCPU may be on
-    /// since before the post, `None` where it is on none. Who must be sure
-    /// that the post has been seen kicks [`Stay::cpu`], whatever the post
-    /// said (the vCPU may have left and entered again in between, with a
-    /// post taken and a kick owed to nobody), and waits until
-    /// [`Postbox::still_in`] says no.
-    #[must_use]
-    pub fn in_guest(&self) -> Option<Stay> {
-        let word = Word(self.word.load(Ordering::SeqCst));
-        matches!(word.state(), IN_GUEST | KICKED).then(|| Stay(word.with_state(IN_GUEST)))
-    }
-
-    /// Any CPU: whether the vCPU has not left the guest since `stay`.
-    #[must_use]
-    pub fn still_in(&self, stay: Stay) -> bool {
-        self.in_guest() == Some(stay)
-    }
-
-    /// Changes the state of `word`, where it is still the current one.
-    fn replace(&self, word: Word, state: u64) -> bool {
-        self.word
-            .compare_exchange(
-                word.0,
-                word.with_state(state),
-                Ordering::SeqCst,
-                Ordering::SeqCst,
-            )
+        let place = owner.place(ASLEEP | wakes.0);
+        let asleep = |word| {
+            let posted = Word(word).posted();
+            (!posted.any(wakes)).then_some(u64::from(posted.0) | place)
+        };
+        self.0
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, asleep)
             .is_ok()
     }
-}
 
-/// One uninterrupted stay in the guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stay(u64);
-
-impl Stay {
-    /// The physical CPU of the stay.
+    /// Any CPU, for show: whether the vCPU counts as in the guest.
     #[must_use]
-    pub const fn cpu(self) -> u32 {
-        Word(self.0).cpu()
+    pub fn in_guest(&self) -> bool {
+        Word(self.0.load(Ordering::Relaxed)).in_guest()
+    }
+
+    /// The home CPU: whether a vCPU that went to sleep still has nothing to
+    /// wake for.
+    #[must_use]
+    pub fn asleep(&self) -> bool {
+        let word = Word(self.0.load(Ordering::Acquire));
+        word.asleep() && !word.posted().any(word.wakes())
+    }
+
+    /// Any CPU, after it has posted [`Posts::FLUSH`] and told whom that
+    /// takes: whether the guest can't use its old TLB entries any more. It is
+    /// in the host, and flushes before it enters again.
+    #[must_use]
+    pub fn flushed(&self) -> bool {
+        let word = Word(self.0.load(Ordering::SeqCst));
+        !word.in_guest() || !word.posted().any(Posts::FLUSH)
     }
 }
 
@@ -276,25 +272,27 @@ mod tests {
 
     #[test]
     fn posts_outside_tell_nobody_and_are_taken_at_entry() {
-        let (postbox, mut owner) = (Postbox::new(), Owner::new(7));
+        let (postbox, owner) = (Postbox::new(), Owner::new(7));
         assert_eq!(postbox.post(SWI0), Notify::Nothing);
         assert_eq!(postbox.post(IPI), Notify::Nothing);
-        assert!(postbox.enter(&mut owner));
-        assert_eq!(postbox.take().lines(), 0x1001);
+        assert_eq!(postbox.enter(&owner).lines(), 0x1001);
         assert_eq!(postbox.take(), Posts::NONE);
     }
 
     #[test]
-    fn a_stay_in_the_guest_is_kicked_once() {
-        let (postbox, mut owner) = (Postbox::new(), Owner::new(7));
-        assert!(!postbox.enter(&mut owner));
+    fn each_post_is_told_once() {
+        let (postbox, owner) = (Postbox::new(), Owner::new(7));
+        assert_eq!(postbox.enter(&owner), Posts::NONE);
         assert_eq!(postbox.post(SWI0), Notify::Kick(7));
         assert_eq!(postbox.post(SWI0), Notify::Nothing);
-        assert_eq!(postbox.post(IPI), Notify::Nothing);
-        postbox.leave(&owner);
-        assert!(postbox.enter(&mut owner));
+        assert_eq!(postbox.post(SWI0.or(IPI)), Notify::Kick(7));
+        assert!(postbox.any());
         assert_eq!(postbox.take(), SWI0.or(IPI));
+        assert!(!postbox.any());
         assert_eq!(postbox.post(IPI), Notify::Kick(7));
+        postbox.leave();
+        assert_eq!(postbox.post(SWI0), Notify::Nothing);
+        assert_eq!(postbox.enter(&owner), SWI0.or(IPI));
     }
 
     #[test]
@@ -305,7 +303,8 @@ mod tests {
         assert!(postbox.asleep());
         assert_eq!(postbox.post(IPI), Notify::Wake(3));
         assert!(!postbox.asleep());
-        assert_eq!(postbox.take(), SWI0.or(IPI));
+        assert_eq!(postbox.enter(&owner), SWI0.or(IPI));
+        postbox.leave();
         assert!(postbox.sleep(&owner, Posts::NONE));
         assert_eq!(postbox.post(Posts::CONTROL), Notify::Wake(3));
     }
@@ -317,20 +316,25 @@ mod tests {
         assert!(!postbox.sleep(&owner, IPI));
         assert!(!postbox.asleep());
         assert!(postbox.sleep(&owner, SWI0));
+        // What was posted before is still there.
+        assert_eq!(postbox.enter(&owner), IPI);
     }
 
     #[test]
-    fn a_stay_ends_even_if_the_next_one_follows_at_once() {
-        let (postbox, mut owner) = (Postbox::new(), Owner::new(0x3fff));
-        assert_eq!(postbox.in_guest(), None);
-        let _ = postbox.enter(&mut owner);
-        let stay = postbox.in_guest().unwrap();
-        assert_eq!(stay.cpu(), 0x3fff);
-        assert_eq!(postbox.post(Posts::FLUSH), Notify::Kick(0x3fff));
-        assert!(postbox.still_in(stay));
-        postbox.leave(&owner);
-        let _ = postbox.enter(&mut owner);
-        assert!(!postbox.still_in(stay));
+    fn a_flush_is_done_when_it_is_taken_or_the_guest_is_left() {
+        let (postbox, owner) = (Postbox::new(), Owner::new(0x3ff));
+        assert_eq!(postbox.post(Posts::FLUSH), Notify::Nothing);
+        assert!(postbox.flushed());
+        let _ = postbox.enter(&owner);
+        assert!(postbox.flushed());
+        assert_eq!(postbox.post(Posts::FLUSH), Notify::Kick(0x3ff));
+        assert!(!postbox.flushed());
+        assert_eq!(postbox.take(), Posts::FLUSH);
+        assert!(postbox.flushed());
+        assert_eq!(postbox.post(Posts::FLUSH), Notify::Kick(0x3ff));
+        postbox.leave();
+        assert!(postbox.flushed());
+        assert!(!postbox.sleep(&owner, Posts::NONE));
     }
 
     #[test]
@@ -338,5 +342,17 @@ mod tests {
         assert_eq!(Posts::interrupts(u64::MAX), Posts::INTERRUPTS);
         assert_eq!(Posts::FLUSH.or(SWI0).lines(), 1);
         assert!(Posts::CONTROL.any(Posts::REQUESTS) && Posts::FLUSH.any(Posts::REQUESTS));
+    }
+
+    #[test]
+    fn a_kick_is_what_ipi_send_takes() {
+        use guest_pv::abi::iocsr::ipi_send;
+        let (postbox, owner) = (Postbox::new(), Owner::new(0x155));
+        let _ = postbox.enter(&owner);
+        let word = Word(postbox.0.load(Ordering::Relaxed));
+        assert_eq!(
+            word.place() | 1 << 31,
+            ipi_send(0x155, KICK_VECTOR) | 1 << 31
+        );
     }
 }

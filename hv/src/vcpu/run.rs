@@ -1,6 +1,6 @@
 //! The loop of a loaded vCPU: prepare, enter, handle.
 //!
-//! In this order before each entry: publish "in guest"; take the posts and
+//! In this order before each entry: take the posts, if there are any, and
 //! carry them out (requests, then interrupts); enter. An exception has been
 //! given to the guest when its exit was handled, and identifier and timer
 //! when the vCPU was loaded. Only `enter` is unsafe.
@@ -24,37 +24,23 @@ pub trait Loaded: Hardware {
 /// what else its caller keeps in registers would be spilled at every entry.
 #[inline(never)]
 pub fn run(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
-    if vcpu.waiting {
-        // Looks whatever is posted; the loop publishes once more.
-        let _ = vcpu.enter_guest();
-        let resume = look(vcpu, cpu);
-        vcpu.leave_guest();
-        if resume != Resume::Guest {
-            return resume;
-        }
-    }
-    loop {
-        if vcpu.enter_guest() {
-            let resume = look(vcpu, cpu);
-            if resume != Resume::Guest {
-                vcpu.leave_guest();
-                return resume;
-            }
-        }
+    let posts = vcpu.enter_guest();
+    let mut resume = look(vcpu, posts, cpu);
+    while resume == Resume::Guest {
         let info = cpu.enter(vcpu);
-        vcpu.leave_guest();
-        let resume = handle(vcpu, info, cpu);
-        if resume != Resume::Guest {
-            return resume;
+        resume = handle(vcpu, info, cpu);
+        if resume == Resume::Guest && vcpu.shared().postbox.any() {
+            let posts = vcpu.shared().postbox.take();
+            resume = look(vcpu, posts, cpu);
         }
     }
+    vcpu.leave_guest();
+    resume
 }
 
-/// Takes the posts and carries them out, and looks whether a vCPU that waits
-/// may go on.
+/// Carries posts out, and looks whether a vCPU that waits may go on.
 #[cold]
-fn look(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
-    let posts = vcpu.shared().postbox.take();
+fn look(vcpu: &mut Vcpu, posts: Posts, cpu: &mut impl Loaded) -> Resume {
     if posts.any(Posts::CONTROL) && vcpu.vm().stopped().is_some() {
         return Resume::Stop;
     }

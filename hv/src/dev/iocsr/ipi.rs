@@ -37,6 +37,11 @@ pub struct Core {
     mail: [AtomicU32; MAIL_WORDS],
 }
 
+/// Offset in [`Core`] of the pending vectors, 32 bits.
+pub const STATUS: usize = core::mem::offset_of!(Core, status);
+/// Offset in [`Core`] of the enabled vectors, 32 bits.
+pub const ENABLE: usize = core::mem::offset_of!(Core, enable);
+
 /// What a write wants done beyond the registers that it reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the line would not follow its registers"]

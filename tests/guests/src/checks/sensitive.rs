@@ -4,10 +4,13 @@ use crate::check::{Check, Outcome, equal};
 use crate::runtime::{cpucfg, iocsr};
 use crate::{csrrd, csrwr, csrxchg};
 use core::arch::asm;
-use guest_pv::abi::iocsr::{FEATURES, Features, MAILBOX, VENDOR};
+use guest_pv::abi::iocsr::{
+    FEATURES, Features, IPI_CLEAR, IPI_ENABLE, IPI_SEND, IPI_SET, IPI_STATUS, MAILBOX, VENDOR,
+    ipi_send,
+};
 
 /// The checks.
-pub const CHECKS: [Check; 6] = [
+pub const CHECKS: [Check; 7] = [
     Check {
         name: "cpucfg.filter",
         cpus: 1,
@@ -32,6 +35,11 @@ pub const CHECKS: [Check; 6] = [
         name: "iocsr.forms",
         cpus: 1,
         run: iocsr_forms,
+    },
+    Check {
+        name: "iocsr.registers",
+        cpus: 1,
+        run: iocsr_registers,
     },
     Check {
         name: "cacop.harmless",
@@ -108,6 +116,60 @@ fn iocsr_forms() -> Outcome {
     iocsr::write_d(0x7000, u64::MAX);
     equal("unknown offset", iocsr::read_d(0x7000), 0)?;
     equal("unknown offset", iocsr::read_w(0xffff_fffc), 0)
+}
+
+/// Runs `insn rd, rj` with `value` in rd and `address` in rj; rd after it.
+/// Any register will do, sp too: all are as before at the end.
+macro_rules! with_registers {
+    ($insn:literal, $rd:literal, $rj:literal, $value:expr, $address:expr) => {{
+        let result: u64;
+        // SAFETY: interrupts are off, and every register gets its value back.
+        unsafe {
+            asm!(
+                concat!("move $s2, ", $rd, "\nmove $s3, ", $rj),
+                concat!("move ", $rd, ", $s0\nmove ", $rj, ", $s1"),
+                concat!($insn, " ", $rd, ", ", $rj),
+                concat!("move $s0, ", $rd),
+                concat!("move ", $rd, ", $s2\nmove ", $rj, ", $s3"),
+                inlateout("$s0") $value as u64 => result, in("$s1") $address as u64,
+                out("$s2") _, out("$s3") _, options(nostack),
+            );
+        }
+        result
+    }};
+}
+
+/// The IPI registers by every register: the hypervisor's short cuts hold some
+/// of them elsewhere.
+fn iocsr_registers() -> Outcome {
+    macro_rules! each {
+        ($($name:literal)*) => {$({
+            iocsr::write_w(IPI_SET.into(), 0x8000_00a5);
+            let status = with_registers!("iocsrrd.w", $name, "$s4", 7, IPI_STATUS);
+            equal(concat!("status in ", $name), status, 0xffff_ffff_8000_00a5)?;
+            let status = with_registers!("iocsrrd.w", "$s4", $name, 7, IPI_STATUS);
+            equal(concat!("address in ", $name), status, 0xffff_ffff_8000_00a5)?;
+            with_registers!("iocsrwr.w", $name, "$s4", 0x21, IPI_CLEAR);
+            with_registers!("iocsrwr.w", "$s4", $name, 0x84, IPI_CLEAR);
+            let left = iocsr::read_w(IPI_STATUS.into());
+            equal(concat!("cleared by ", $name), left, 0xffff_ffff_8000_0000)?;
+            let send = ipi_send(csrrd!(CPUID) as u32, 3);
+            with_registers!("iocsrwr.w", $name, "$s4", send, IPI_SEND);
+            with_registers!("iocsrwr.w", "$s4", $name, send + 1, IPI_SEND);
+            let sent = iocsr::read_w(IPI_STATUS.into());
+            equal(concat!("sent by ", $name), sent, 0xffff_ffff_8000_0018)?;
+            iocsr::write_w(IPI_CLEAR.into(), 0xffff_ffff);
+        })*};
+    }
+    csrwr!(ECFG, 0);
+    iocsr::write_w(IPI_ENABLE.into(), 0);
+    each!("$ra" "$tp" "$sp" "$a0" "$a1" "$a2" "$a3" "$a4" "$a5" "$a6" "$a7");
+    each!("$t0" "$t1" "$t2" "$t3" "$t4" "$t5" "$t6" "$t7" "$t8" "$r21" "$fp");
+    each!("$s5" "$s6" "$s7" "$s8");
+    let status = with_registers!("iocsrrd.w", "$zero", "$s4", 0, IPI_STATUS);
+    equal("status in $zero", status, 0)?;
+    iocsr::write_w(IPI_ENABLE.into(), 0xffff_ffff);
+    Ok(())
 }
 
 fn cacop() -> Outcome {
