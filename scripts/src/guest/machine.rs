@@ -78,37 +78,47 @@ impl Machine {
     /// QEMU can't be started. A machine that hangs, crashes or prints errors is no
     /// error here.
     pub fn run(&self, cx: &Context, name: &str, job: &Job, limit: Duration) -> Result<Run> {
-        let initrd = self.initrd(cx, job)?;
-        let started = Instant::now();
-        let mut running = self.qemu(cx, initrd.path()).spawn()?;
-        let mut log = log_file(cx, name)?;
-        writeln!(log, "$ {}", running.command_line())?;
-        let end = started + limit;
-        let ended = loop {
-            let left = end.saturating_duration_since(Instant::now());
-            match running.console.next_line(left) {
-                Ok(line) => writeln!(log, "{line}")?,
-                Err(ended) => break ended,
-            }
-        };
-        Ok(Run {
-            text: running.console.text(),
-            finished: ended == Ended::Closed,
-            wall: started.elapsed(),
-        })
+        let initrd = with_job(cx, self.image, job)?;
+        run_to_end(cx, &self.qemu(cx, initrd.path()), name, limit)
     }
+}
 
-    /// The image with `job` before it, in a file that vanishes when it is dropped.
-    fn initrd(&self, cx: &Context, job: &Job) -> Result<NamedTempFile> {
-        let mut file = NamedTempFile::new_in(cx.cache.kept("runs")?)?;
-        let image = self.image.path(cx);
-        file.write_all(&job.bytes())?;
-        file.write_all(
-            &fs::read(&image).with_context(|| format!("can't read {}", image.display()))?,
-        )?;
-        file.flush()?;
-        Ok(file)
-    }
+/// Runs `qemu` until it ends by itself, at most for `limit`. What was printed is also
+/// kept in the cache, as the log `name`.
+///
+/// # Errors
+/// QEMU can't be started, or the log not written.
+pub fn run_to_end(cx: &Context, qemu: &Qemu, name: &str, limit: Duration) -> Result<Run> {
+    let started = Instant::now();
+    let mut running = qemu.spawn()?;
+    let mut log = log_file(cx, name)?;
+    writeln!(log, "$ {}", running.command_line())?;
+    let end = started + limit;
+    let ended = loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match running.console.next_line(left) {
+            Ok(line) => writeln!(log, "{line}")?,
+            Err(ended) => break ended,
+        }
+    };
+    Ok(Run {
+        text: running.console.text(),
+        finished: ended == Ended::Closed,
+        wall: started.elapsed(),
+    })
+}
+
+/// `image` with `job` before it, in a file that vanishes when it is dropped.
+///
+/// # Errors
+/// The image can't be read, or the file not written.
+pub fn with_job(cx: &Context, image: Image, job: &Job) -> Result<NamedTempFile> {
+    let mut file = NamedTempFile::new_in(cx.cache.kept("runs")?)?;
+    let image = image.path(cx);
+    file.write_all(&job.bytes())?;
+    file.write_all(&fs::read(&image).with_context(|| format!("can't read {}", image.display()))?)?;
+    file.flush()?;
+    Ok(file)
 }
 
 /// A new log `name` in the cache. It is written line by line: one can look at it while

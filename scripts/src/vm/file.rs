@@ -36,11 +36,15 @@ struct Text {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Paravirt {
     ipi: bool,
+    steal_time: bool,
 }
 
 impl Default for Paravirt {
     fn default() -> Self {
-        Self { ipi: true }
+        Self {
+            ipi: true,
+            steal_time: true,
+        }
     }
 }
 
@@ -126,6 +130,7 @@ impl VmFile {
                 .for_each(|kind| line("device", kind.name())),
         }
         line("pv_ipi", &text.paravirt.ipi.to_string());
+        line("pv_steal_time", &text.paravirt.steal_time.to_string());
         out
     }
 

@@ -1,6 +1,7 @@
 //! The systems that are compared, and one run of each.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -10,9 +11,11 @@ use super::samples::times;
 use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
-use crate::guest::machine::{COMMAND_LINE, Machine};
+use crate::guest::machine::{COMMAND_LINE, Machine, Run as Finished, run_to_end, with_job};
 use crate::guest::report::Report;
+use crate::hypervisor::Hypervisor;
 use crate::qemu::Timing;
+use crate::vm::{Bundle, Room};
 
 /// CPUs of the machine, of each guest, and threads that are woken.
 pub const CPUS: u32 = 16;
@@ -22,9 +25,9 @@ const MEMORY_MIB: u32 = 1024;
 /// Memory of a machine that is KVM's host, in MiB.
 const HOST_MIB: u32 = 3072;
 /// How long a run may take, in seconds of the machine's own clock.
-const LIMIT: u32 = 600;
+const JOB_LIMIT: u32 = 600;
 /// How long it may take on this machine.
-const WALL_LIMIT: Duration = Duration::from_secs(1800);
+const LIMIT: Duration = Duration::from_secs(1800);
 
 /// A system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -32,6 +35,10 @@ const WALL_LIMIT: Duration = Duration::from_secs(1800);
 pub enum Column {
     /// Linux on the machine itself.
     Bare,
+    /// A guest of ours with the paravirtual IPI.
+    Paravirtual,
+    /// A guest of ours without it.
+    Native,
     /// A guest of Linux's KVM with the paravirtual IPI.
     KvmParavirtual,
     /// A guest of Linux's KVM without it.
@@ -40,12 +47,20 @@ pub enum Column {
 
 impl Column {
     /// All of them, in the table's order.
-    pub const ALL: [Self; 3] = [Self::Bare, Self::KvmParavirtual, Self::Kvm];
+    pub const ALL: [Self; 5] = [
+        Self::Bare,
+        Self::Paravirtual,
+        Self::Native,
+        Self::KvmParavirtual,
+        Self::Kvm,
+    ];
 
     /// Its name in the table.
     pub fn label(self) -> &'static str {
         match self {
             Self::Bare => "bare metal",
+            Self::Paravirtual => "Loongvisor, paravirtual IPI",
+            Self::Native => "Loongvisor",
             Self::KvmParavirtual => "Linux KVM, paravirtual IPI",
             Self::Kvm => "Linux KVM",
         }
@@ -55,6 +70,8 @@ impl Column {
     fn slug(self) -> &'static str {
         match self {
             Self::Bare => "bare",
+            Self::Paravirtual => "pv",
+            Self::Native => "native",
             Self::KvmParavirtual => "kvm-pv",
             Self::Kvm => "kvm",
         }
@@ -66,11 +83,24 @@ impl Column {
     /// A repeat is missing: the console is in the log that is named.
     pub fn run(self, cx: &Context, seed: u64, repeats: u32) -> Result<Run> {
         let name = format!("futex-wake-{}-seed-{seed}", self.slug());
-        let limit = Duration::from_secs(LIMIT.into()).max(WALL_LIMIT);
-        let machine = self.machine(seed);
-        let run = machine.run(cx, &name, &self.job(cx, seed, repeats)?, limit)?;
-        let (host, guest) = Report::split(&run.text);
-        let measured = if self == Self::Bare { &host } else { &guest };
+        let variables = [
+            ("THREADS", CPUS.to_string()),
+            ("REPEATS", repeats.to_string()),
+        ];
+        let job = Job::new(cx, "futex-wake.sh", &variables)?;
+        let text = match self {
+            Self::Bare => machine(Image::Bench, MEMORY_MIB, seed).run(cx, &name, &job, LIMIT)?,
+            Self::Paravirtual => ours(cx, true, seed, &name, &job)?,
+            Self::Native => ours(cx, false, seed, &name, &job)?,
+            Self::KvmParavirtual => in_kvm(cx, "la464,kvm-pv-ipi=on", seed, &name, &job)?,
+            Self::Kvm => in_kvm(cx, "la464,kvm-pv-ipi=off", seed, &name, &job)?,
+        }
+        .text;
+        let (host, guest) = Report::split(&text);
+        let measured = match self {
+            Self::KvmParavirtual | Self::Kvm => &guest,
+            _ => &host,
+        };
         let ms = times(&measured.text, CPUS);
         ensure!(
             ms.len() == repeats as usize,
@@ -84,45 +114,62 @@ impl Column {
             exits: exits(&host),
         })
     }
+}
 
-    fn machine(self, seed: u64) -> Machine {
-        let host = self != Self::Bare;
-        Machine {
-            cpus: CPUS,
-            memory_mib: if host { HOST_MIB } else { MEMORY_MIB },
-            timing: Timing::Deterministic { seed },
-            lvz: true,
-            image: if host { Image::KvmHost } else { Image::Bench },
-            append: format!("{STEADY} job_limit={LIMIT}"),
-        }
-    }
-
-    /// What the machine runs: the measurement, or KVM with the measurement in its guest.
-    fn job(self, cx: &Context, seed: u64, repeats: u32) -> Result<Job> {
-        let variables = [
-            ("THREADS", CPUS.to_string()),
-            ("REPEATS", repeats.to_string()),
-        ];
-        let measure = Job::new(cx, "futex-wake.sh", &variables)?;
-        let cpu = match self {
-            Self::Bare => return Ok(measure),
-            Self::KvmParavirtual => "la464,kvm-pv-ipi=on",
-            Self::Kvm => "la464,kvm-pv-ipi=off",
-        };
-        let host = [
-            ("CPU", cpu.to_owned()),
-            ("VCPUS", CPUS.to_string()),
-            ("MEMORY", MEMORY_MIB.to_string()),
-            ("SEED", seed.to_string()),
-            ("DISTURB", "no".to_owned()),
-            (
-                "APPEND",
-                format!("{COMMAND_LINE} {STEADY} job_limit={LIMIT}"),
-            ),
-        ];
-        Job::new(cx, "kvm-host.sh", &host)?.with_file("guest.cpio", measure.bytes())
+/// The machine that boots Linux itself.
+fn machine(image: Image, memory_mib: u32, seed: u64) -> Machine {
+    Machine {
+        cpus: CPUS,
+        memory_mib,
+        timing: Timing::Deterministic { seed },
+        lvz: true,
+        image,
+        append: format!("{STEADY} job_limit={JOB_LIMIT}"),
     }
 }
+
+/// A run of `job` in a guest of KVM's whose CPUs are of the model `cpu`.
+fn in_kvm(cx: &Context, cpu: &str, seed: u64, name: &str, job: &Job) -> Result<Finished> {
+    let append = format!("{COMMAND_LINE} {STEADY} job_limit={JOB_LIMIT}");
+    let variables = [
+        ("CPU", cpu.to_owned()),
+        ("VCPUS", CPUS.to_string()),
+        ("MEMORY", MEMORY_MIB.to_string()),
+        ("SEED", seed.to_string()),
+        ("DISTURB", "no".to_owned()),
+        ("APPEND", append),
+    ];
+    let host = Job::new(cx, "kvm-host.sh", &variables)?.with_file("guest.cpio", job.bytes())?;
+    machine(Image::KvmHost, HOST_MIB, seed).run(cx, name, &host, LIMIT)
+}
+
+/// A run of `job` in a guest of ours, with or without the paravirtual IPI.
+fn ours(cx: &Context, paravirtual: bool, seed: u64, name: &str, job: &Job) -> Result<Finished> {
+    let initramfs = with_job(cx, Image::Bench, job)?;
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile()?;
+    write!(
+        file,
+        "name = \"futex\"\nvcpus = {CPUS}\nmemory = \"{MEMORY_MIB}M\"\n\
+         kernel = \"@kernel\"\ninitramfs = {:?}\n\
+         command-line = \"{QUIET} {STEADY} job_limit={JOB_LIMIT}\"\n\
+         [paravirt]\nipi = {paravirtual}\n",
+        initramfs.path()
+    )?;
+    let bundle = Bundle::read(cx, &[file.path().to_owned()])?;
+    let room = Room {
+        cpus: CPUS,
+        memory_mib: u32::try_from(bundle.needs_mib())?.next_multiple_of(256),
+    };
+    bundle.check(room)?;
+    let timing = Timing::Deterministic { seed };
+    let hypervisor = Hypervisor::build(cx)?;
+    let machine = hypervisor.with_vms(&bundle, room, timing, "")?;
+    run_to_end(cx, &machine, name, LIMIT)
+}
+
+/// On the command line of our guest, which needs none of the words that the machine's
+/// own kernel does, but measures with the same.
+const QUIET: &str = "console=ttyS0 loglevel=5 cryptomgr.notests";
 
 /// On every kernel's command line: addresses are the same in each run.
 const STEADY: &str = "nokaslr norandmaps";

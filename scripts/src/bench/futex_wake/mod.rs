@@ -24,8 +24,8 @@ use self::samples::Summary;
 use super::{Bench, Options};
 use crate::cache::write_atomically;
 use crate::context::Context;
-use crate::guest::machine::NEEDS;
 use crate::progress::Progress;
+use crate::run::NEEDS;
 
 /// The measurement `futex-wake`.
 pub struct FutexWake;
