@@ -419,6 +419,11 @@ impl Hardware for Machine {
         }
     }
 
+    #[inline]
+    fn ticks(&self) -> u64 {
+        cpu::ticks()
+    }
+
     fn console(&self, vm: &Vm, byte: u8) {
         vm.console.send(byte);
     }

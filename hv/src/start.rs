@@ -9,7 +9,7 @@ use crate::mm::phys::{Cached, cached, uncached};
 use crate::mm::stage2::ROOT_SHIFT;
 use crate::platform::fdt::{self, Machine};
 use crate::platform::uart::Uart;
-use crate::platform::{efi, eiointc, ipi, pch_pic, power, secondary};
+use crate::platform::{efi, eiointc, ipi, pch_pic, power, rtc, secondary};
 use crate::processor::{Mailbox, Processor};
 use crate::vm::Notifier;
 use crate::{console, heap, launch, seed};
@@ -70,6 +70,10 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
     };
     if let Some(at) = machine.uart {
         console::set_up(uart(at), log::max_level());
+    }
+    if let Some(at) = machine.rtc {
+        // SAFETY: the device tree says what is there; guests can't reach it.
+        unsafe { rtc::set_up(Hpa::new(at)) };
     }
     if let Some(power_off) = machine.power_off {
         power::set(power_off);

@@ -16,6 +16,7 @@ use crate::dev::irq_line::PchPicInput;
 use crate::dev::lane::Lane;
 use crate::dev::layout::UART_INPUT;
 use crate::dev::pch_pic::PchPic;
+use crate::dev::rtc::{Rtc, TimeSource};
 use crate::dev::uart::Uart;
 use crate::isa::exception::Interrupt;
 use crate::mm::addr::{Gpa, Hpa, IocsrAddr};
@@ -51,6 +52,8 @@ pub enum Device {
     Uart(Box<Uart>, Option<PchPicInput>),
     /// PCH-MSI.
     PchMsi,
+    /// The real-time clock.
+    Rtc(Rtc),
     /// The power controller.
     Power,
     /// I/O ports with nothing behind them.
@@ -182,8 +185,8 @@ pub struct Vm {
     pub pch_pic: PchPic,
     /// What it prints.
     pub console: Arc<Port>,
-    /// Added to the stable counter for its vCPUs (GCNTC).
-    pub counter_offset: u64,
+    /// Its time.
+    pub clock: Clock,
     // Dropped in this order: the tables, then the memory they lead to.
     stage2: Mutex<Stage2<Tables>>,
     #[expect(dead_code, reason = "kept for its drop")]
@@ -194,6 +197,15 @@ pub struct Vm {
     targets: Box<Targets>,
     stopped: Once<StopReason>,
     paused: AtomicBool,
+}
+
+/// How a VM's time is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// Added to the stable counter for its vCPUs (GCNTC).
+    pub offset: u64,
+    /// Its time of day, by its own counter.
+    pub time: TimeSource,
 }
 
 /// Why a VM couldn't be made.
@@ -216,7 +228,7 @@ impl Vm {
         ram: GuestRam,
         tables: Tables,
         cpucfg: CpucfgTable,
-        counter_offset: u64,
+        clock: Clock,
         console: Arc<Port>,
         keep: Keep,
     ) -> Result<Self, VmError> {
@@ -234,12 +246,12 @@ impl Vm {
             cpucfg,
             targets: Targets::new(&vcpus),
             vcpus,
-            mmio: devices(config)?,
+            mmio: devices(config, clock)?,
             iocsr: iocsr_space()?,
             eiointc: Eiointc::default(),
             pch_pic: PchPic::default(),
             console,
-            counter_offset,
+            clock,
             keep,
             root: stage2.root(),
             stage2: Mutex::new(stage2),
@@ -356,7 +368,7 @@ impl Vm {
 }
 
 /// The devices that `config` wants, the hottest first.
-fn devices(config: &VmConfig) -> Result<Bus<Gpa, Device>, VmError> {
+fn devices(config: &VmConfig, clock: Clock) -> Result<Bus<Gpa, Device>, VmError> {
     let mut bus = Bus::default();
     // The first UART has the input; another one is polled.
     let mut inputs = Some(UART_INPUT).into_iter();
@@ -368,7 +380,7 @@ fn devices(config: &VmConfig) -> Result<Bus<Gpa, Device>, VmError> {
                 DeviceKind::PchMsi => Device::PchMsi,
                 DeviceKind::Power => Device::Power,
                 DeviceKind::Ports => Device::Ports,
-                DeviceKind::Rtc => continue,
+                DeviceKind::Rtc => Device::Rtc(Rtc::new(clock.time)),
             };
             bus.add(place.base, kind.bytes(), device)
                 .map_err(|_| VmError::Devices)?;

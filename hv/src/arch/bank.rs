@@ -77,7 +77,7 @@ pub fn load(vcpu: &Vcpu) {
     // SAFETY: the guest's own registers, in a guest that isn't running.
     unsafe {
         csr_write!(GINTC, vcpu.gintc);
-        csr_write!(GCNTC, vcpu.vm().counter_offset);
+        csr_write!(GCNTC, vcpu.vm().clock.offset);
         gcsr_write!(LLBCTL, LLBCTL::WCLLB::SET.value);
     }
     restore_timer(&vcpu.timer, vcpu.estat);

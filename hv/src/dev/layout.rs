@@ -42,8 +42,6 @@ pub const PORTS: Range = Range::new(0x1800_4000, 0xc000);
 
 /// Input of the UART's interrupt.
 pub const UART_INPUT: PchPicInput = PchPicInput::of::<2>();
-/// Input of the clock's alarm.
-pub const RTC_INPUT: PchPicInput = PchPicInput::of::<6>();
 
 /// Frequency of the UART's clock in Hz, as the device tree states it. The
 /// line has no speed; drivers want a number to divide.

@@ -22,4 +22,5 @@ pub mod layout;
 pub mod pch_msi;
 pub mod pch_pic;
 pub mod power;
+pub mod rtc;
 pub mod uart;

@@ -5,13 +5,15 @@ use crate::arch::{bank, cpu};
 use crate::boot::{self, Environment, Files};
 use crate::config::VmConfig;
 use crate::console::Port;
+use crate::dev::rtc::TimeSource;
 use crate::isa::csr::{CRMD, Csr};
 use crate::mm::phys::{Cached, FrameTables};
+use crate::platform::rtc;
 use crate::processor::Mailbox;
 use crate::seed;
 use crate::vcpu::Vcpu;
 use crate::vcpu::emulate::cpucfg::CpucfgTable;
-use crate::vm::Vm;
+use crate::vm::{Clock, Vm};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -50,18 +52,16 @@ pub fn make(
     let steal = PvFeatures::STEAL_TIME | PvFeatures::PREEMPT;
     features.set(steal, config.pv_steal_time);
     let cpucfg = CpucfgTable::filtered(cpu::cpucfg, features);
-    let offset = cpu::ticks().wrapping_neg();
+    let clock = Clock {
+        offset: cpu::ticks().wrapping_neg(),
+        time: TimeSource {
+            began: rtc::seconds(),
+            hz: cpu::ticks_per_second(),
+        },
+    };
     let tables = Box::new(FrameTables::new(memory));
     let console = port.clone();
-    let vm = Vm::new(
-        config,
-        ram,
-        tables,
-        cpucfg,
-        offset,
-        console,
-        Box::new(taken),
-    );
+    let vm = Vm::new(config, ram, tables, cpucfg, clock, console, Box::new(taken));
     let vm = Arc::new(vm.map_err(|error| format!("{error:?}"))?);
     let mut vcpus = Vec::new();
     for (index, &home) in (0..config.ids.len()).zip(homes.iter().cycle()) {

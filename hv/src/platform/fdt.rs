@@ -47,6 +47,8 @@ pub struct Machine {
     pub uart: Option<u64>,
     /// How its interrupt comes.
     pub uart_interrupt: Option<PchPicRoute>,
+    /// Physical address of the clock.
+    pub rtc: Option<u64>,
     /// How to switch off.
     pub power_off: Option<PowerOff>,
     /// A seed for random numbers; empty where there is none.
@@ -63,6 +65,7 @@ pub fn read(blob: &[u8]) -> Option<Machine> {
         cpus: cpus(&tree),
         uart: uart(&tree).and_then(|node| Some(node.reg()?.next()?.starting_address as u64)),
         uart_interrupt: uart(&tree).and_then(|node| pch_pic_route(&tree, &node)),
+        rtc: rtc(&tree),
         power_off: power_off(&tree),
         seed: seed(&tree).unwrap_or_default(),
     };
@@ -136,6 +139,11 @@ fn pch_pic_route(tree: &Fdt<'_>, device: &FdtNode<'_, '_>) -> Option<PchPicRoute
     })
 }
 
+fn rtc(tree: &Fdt<'_>) -> Option<u64> {
+    let node = tree.find_compatible(&["loongson,ls7a-rtc"])?;
+    Some(node.reg()?.next()?.starting_address as u64)
+}
+
 fn power_off(tree: &Fdt<'_>) -> Option<PowerOff> {
     let node = tree.find_compatible(&["syscon-poweroff"])?;
     let number = |name| node.property(name)?.as_usize();
@@ -206,6 +214,10 @@ mod tests {
             w.property_string("compatible", "ns16550a")?;
             w.property_array_u64("reg", &[0x1fe0_02e0, 0x100])
         });
+        node(&mut writer, "rtc@100d0100", |w| {
+            w.property_string("compatible", "loongson,ls7a-rtc")?;
+            w.property_array_u64("reg", &[0x100d_0100, 0x100])
+        });
         node(&mut writer, "ged@100e001c", |w| {
             w.property_u32("phandle", 7)?;
             w.property_array_u64("reg", &[0x100e_001c, 3])
@@ -235,6 +247,7 @@ mod tests {
         assert_eq!(machine.reserved, reserved);
         assert_eq!(machine.cpus, [0, 2]);
         assert_eq!(machine.uart, Some(0x1fe0_02e0));
+        assert_eq!(machine.rtc, Some(0x100d_0100));
         let register = 0x100e_001d;
         assert_eq!(
             machine.power_off,

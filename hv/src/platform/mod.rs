@@ -11,5 +11,7 @@ pub mod pch_pic;
 #[cfg(target_arch = "loongarch64")]
 pub mod power;
 #[cfg(target_arch = "loongarch64")]
+pub mod rtc;
+#[cfg(target_arch = "loongarch64")]
 pub mod secondary;
 pub mod uart;

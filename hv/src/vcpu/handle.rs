@@ -36,6 +36,8 @@ pub trait Hardware: Notifier {
     fn load_units(&mut self, vcpu: &mut Vcpu);
     /// Takes the interrupts of the physical CPU.
     fn host_interrupt(&mut self, estat: u64) -> Resume;
+    /// The stable counter.
+    fn ticks(&self) -> u64;
     /// Passes on a byte of the VM's console.
     fn console(&self, vm: &Vm, byte: u8);
 }

@@ -20,6 +20,7 @@ pub fn load(vm: &Vm, device: &Device, offset: u64, width: Width, hardware: &impl
             };
             uart.read(offset, width, &Input { wires, input })
         }
+        Device::Rtc(rtc) => rtc.read(offset, width, now(vm, hardware)),
         Device::PchMsi | Device::Power => 0,
         Device::Ports => width.zero_extend(u64::MAX),
     }
@@ -51,10 +52,16 @@ pub fn store(
                 vm.eiointc.set(vector, true, &wires);
             }
         }
+        Device::Rtc(rtc) => rtc.write(offset, width, value, now(vm, hardware)),
         Device::Power => return power::write(offset, width, value),
         Device::Ports => {}
     }
     None
+}
+
+/// The VM's own counter.
+fn now(vm: &Vm, hardware: &impl Hardware) -> u64 {
+    hardware.ticks().wrapping_add(vm.clock.offset)
 }
 
 /// The console of a VM, as its UART's sink.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::VmConfig;
 use crate::console::Port;
+use crate::dev::rtc::TimeSource;
 use crate::isa::gpr::Gpr;
 use crate::mm::addr::{Hpa, PAGE_BYTES};
 use crate::mm::guest_mem::{GuestRam, RamRegion};
@@ -10,6 +11,7 @@ use crate::mm::stage2::TableSource;
 use crate::vcpu::StopReason;
 use crate::vcpu::emulate::cpucfg::CpucfgTable;
 use crate::vcpu::postbox::Notify;
+use crate::vm::Clock;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::cell::RefCell;
@@ -47,6 +49,7 @@ impl TableSource for Tables {
 struct Fake {
     privilege: u64,
     pending: u64,
+    ticks: u64,
     injected: Vec<Exception>,
     applied: Vec<Apply>,
     forgotten: Vec<Gpa>,
@@ -95,6 +98,10 @@ impl Hardware for Fake {
         Resume::Yield(Yield::Preempted)
     }
 
+    fn ticks(&self) -> u64 {
+        self.ticks
+    }
+
     fn console(&self, _: &Vm, byte: u8) {
         self.printed.borrow_mut().push(byte);
     }
@@ -105,7 +112,7 @@ const PC: u64 = 0x1000;
 
 fn vcpu() -> Vcpu {
     let text = "name=a\nvcpus=2\nids=0,5\nmemory=256K\nkernel=k\ndevice=uart\npv_ipi=true\n\
-        device=pch-pic\ndevice=pch-msi\ndevice=power\ndevice=ports";
+        device=pch-pic\ndevice=pch-msi\ndevice=power\ndevice=ports\ndevice=rtc";
     let config = VmConfig::read(text).unwrap();
     let region = RamRegion {
         gpa: Gpa::new(0),
@@ -117,7 +124,12 @@ fn vcpu() -> Vcpu {
     let cpucfg = CpucfgTable::filtered(host, PvFeatures::IPI);
     let tables = Box::new(Tables::default());
     let port = Arc::new(Port::new(0, "a"));
-    let vm = Vm::new(&config, ram, tables, cpucfg, 0, port, Box::new(())).unwrap();
+    let time = TimeSource {
+        began: 1_767_225_600,
+        hz: 1000,
+    };
+    let clock = Clock { offset: 5, time };
+    let vm = Vm::new(&config, ram, tables, cpucfg, clock, port, Box::new(())).unwrap();
     let mut vcpu = Vcpu::new(Arc::new(vm), 0, 0).unwrap();
     vcpu.start(Gpa::new(PC), [0; 3]);
     vcpu
@@ -348,6 +360,20 @@ fn power_ends_the_vm() {
         let expected = reason.map_or(Resume::Guest, |_| Resume::Stop);
         assert_eq!((resume, vcpu.vm().stopped()), (expected, reason));
     }
+}
+
+#[test]
+fn the_clock_runs_on_the_guest_s_counter() {
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    // A minute and three seconds of the counter's, which began at 5.
+    fake.ticks = 62_995;
+    let _ = exit(&mut vcpu, &mut fake, 1, 0x100d_012c, LD_W);
+    let time = 1 << 26 | 1 << 21 | 1 << 10 | 3 << 4;
+    assert_eq!(vcpu.context.gprs.get(Gpr::A0), time);
+    // The guest sets it an hour ahead.
+    let _ = store(&mut vcpu, &mut fake, 0x100d_0124, time | 1 << 16);
+    let _ = exit(&mut vcpu, &mut fake, 1, 0x100d_012c, LD_W);
+    assert_eq!(vcpu.context.gprs.get(Gpr::A0), time | 1 << 16);
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub mod eiointc;
 pub mod ipi;
 pub mod memory;
 pub mod pch_pic;
+pub mod platform;
 pub mod sensitive;
 pub mod steal;
 pub mod timer;
@@ -15,7 +16,7 @@ pub mod user;
 use crate::check::Check;
 
 /// All of them.
-pub const ALL: [&[Check]; 11] = [
+pub const ALL: [&[Check]; 12] = [
     &sensitive::CHECKS,
     &calls::CHECKS,
     &user::CHECKS,
@@ -26,5 +27,6 @@ pub const ALL: [&[Check]; 11] = [
     &eiointc::CHECKS,
     &pch_pic::CHECKS,
     &uart_irq::CHECKS,
+    &platform::CHECKS,
     &units::CHECKS,
 ];
