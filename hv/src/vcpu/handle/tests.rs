@@ -1,5 +1,7 @@
 //! Exits against fake hardware.
 
+mod devices;
+
 use super::*;
 use crate::config::VmConfig;
 use crate::console::Port;
@@ -276,117 +278,6 @@ fn stores_to_the_uart_are_printed() {
     assert_eq!(vcpu.context.gprs.get(Gpr::A2), 0x60);
     assert_eq!(vcpu.context.pc, PC + 8);
     assert_eq!(vcpu.shared().stats.exits(ExitReason::Mmio), 2);
-}
-
-/// st.w a0, a1, 0; ld.w a0, a1, 0.
-const ST_W: u32 = 0x2980_00a4;
-const LD_W: u32 = 0x2880_00a4;
-
-fn store(vcpu: &mut Vcpu, fake: &mut Fake, at: u64, value: u64) -> Resume {
-    vcpu.context.gprs.set(Gpr::A0, value);
-    exit(vcpu, fake, 2, at, ST_W)
-}
-
-fn iocsr_store(vcpu: &mut Vcpu, fake: &mut Fake, at: u64, value: u64) {
-    vcpu.context.gprs.set(Gpr::A1, at);
-    vcpu.context.gprs.set(Gpr::A0, value);
-    let _ = exit(vcpu, fake, GSPR, 0, IOCSR_WRITE);
-}
-
-/// Lets vectors go to vCPU 1 (physical id 5), 64 a line, by id.
-fn route(vcpu: &mut Vcpu, fake: &mut Fake) {
-    iocsr_store(vcpu, fake, 0x4000_0004, 8);
-    iocsr_store(vcpu, fake, 0x14c0, 0x0202_0101);
-    for index in 0..4 {
-        iocsr_store(vcpu, fake, 0x1600 + 4 * index, u64::MAX);
-    }
-    for index in 0..32 {
-        // By ANY_SEND, to the other vCPU.
-        let offset = 0x1c00 + 4 * index;
-        vcpu.context.gprs.set(Gpr::A1, 0x1158);
-        vcpu.context
-            .gprs
-            .set(Gpr::A0, 0x0505_0505 << 32 | 5 << 16 | offset);
-        // iocsrwr.d a0, a1.
-        let _ = exit(vcpu, fake, GSPR, 0, IOCSR_WRITE + 0x400);
-    }
-}
-
-#[test]
-fn inputs_and_messages_reach_the_vcpu_and_line_of_their_route() {
-    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
-    let (vcpu, fake) = (&mut vcpu, &mut fake);
-    route(vcpu, fake);
-    // Input 3 is active low, so without a device it requests when unmasked.
-    let _ = store(vcpu, fake, 0x1000_0200, 0x0302_0100);
-    let _ = store(vcpu, fake, 0x1000_03e0, 8);
-    let target = vcpu.vm().vcpus()[1].clone();
-    assert_eq!(target.postbox.take().lines(), 0);
-    let _ = store(vcpu, fake, 0x1000_0020, !8);
-    assert_eq!(target.postbox.take().lines(), 4);
-    assert_eq!(vcpu.vm().levels(&target, u64::MAX), 4);
-    assert_eq!(vcpu.vm().levels(vcpu.shared(), u64::MAX), 0);
-    let _ = store(vcpu, fake, 0x2ff0_0000, 65);
-    assert_eq!(target.postbox.take().lines(), 8);
-    assert_eq!(vcpu.vm().levels(&target, u64::MAX), 12);
-    assert_eq!(vcpu.vm().levels(&target, 8), 8);
-    for nobody in [63, 256] {
-        let _ = store(vcpu, fake, 0x2ff0_0000, nobody);
-    }
-    assert_eq!(target.postbox.take().lines(), 0);
-    // Only the target acknowledges.
-    iocsr_store(vcpu, fake, 0x1800, u64::MAX);
-    assert_eq!(vcpu.vm().levels(&target, 4), 4);
-    assert_eq!(fake.injected, []);
-}
-
-#[test]
-fn ports_answer_ones() {
-    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
-    let _ = exit(&mut vcpu, &mut fake, 1, 0x1800_4064, LD_W);
-    assert_eq!(vcpu.context.gprs.get(Gpr::A0), u64::MAX);
-    assert_eq!(store(&mut vcpu, &mut fake, 0x1800_4064, 1), Resume::Guest);
-}
-
-#[test]
-fn power_ends_the_vm() {
-    for (value, reason) in [
-        (0, None),
-        (0x34, Some(StopReason::PowerOff)),
-        (0x42_0000, Some(StopReason::Reset)),
-    ] {
-        let (mut vcpu, mut fake) = (vcpu(), Fake::default());
-        let resume = store(&mut vcpu, &mut fake, 0x100e_001c, value);
-        let expected = reason.map_or(Resume::Guest, |_| Resume::Stop);
-        assert_eq!((resume, vcpu.vm().stopped()), (expected, reason));
-    }
-}
-
-#[test]
-fn the_clock_runs_on_the_guest_s_counter() {
-    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
-    // A minute and three seconds of the counter's, which began at 5.
-    fake.ticks = 62_995;
-    let _ = exit(&mut vcpu, &mut fake, 1, 0x100d_012c, LD_W);
-    let time = 1 << 26 | 1 << 21 | 1 << 10 | 3 << 4;
-    assert_eq!(vcpu.context.gprs.get(Gpr::A0), time);
-    // The guest sets it an hour ahead.
-    let _ = store(&mut vcpu, &mut fake, 0x100d_0124, time | 1 << 16);
-    let _ = exit(&mut vcpu, &mut fake, 1, 0x100d_012c, LD_W);
-    assert_eq!(vcpu.context.gprs.get(Gpr::A0), time | 1 << 16);
-}
-
-#[test]
-fn offsets_that_no_iocsr_device_has_are_counted() {
-    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
-    for offset in [0x1fff_0000, 0x1300, 0x115e, u64::from(u32::MAX)] {
-        vcpu.context.gprs.set(Gpr::A1, offset);
-        vcpu.context.gprs.set(Gpr::A0, 1);
-        let _ = exit(&mut vcpu, &mut fake, GSPR, 0, IOCSR_READ);
-        assert_eq!(vcpu.context.gprs.get(Gpr::A0), 0);
-        iocsr_store(&mut vcpu, &mut fake, offset, 1);
-    }
-    assert_eq!(vcpu.shared().stats.unknown_iocsr.get(), 8);
 }
 
 #[test]
