@@ -3,11 +3,13 @@
 //!
 //! `kind=` names what: a program of zeros, of all ones or of random words,
 //! whose exceptions end in that program again; a storm of exceptions made by
-//! the hypervisor; random hypercalls and IOCSR accesses; interrupts off in a
-//! loop. `seed=` makes another one of the random kinds.
+//! the hypervisor; random hypercalls and IOCSR accesses; random accesses to
+//! the devices; interrupts off in a loop. `seed=` makes another one of the random kinds.
 
 use crate::runtime::call::hvcl;
 use crate::runtime::cmdline::Options;
+use crate::runtime::devices::{self, UART};
+use crate::runtime::trap::catch;
 use crate::runtime::{iocsr, memory};
 use crate::{csrwr, println};
 use core::arch::asm;
@@ -48,6 +50,7 @@ pub fn run(options: &Options) -> ! {
         "random" => program(|| random.next() as u32),
         "storm" => storm(),
         "calls" => calls(&mut random),
+        "devices" => devices(&mut random),
         _ => spin(),
     }
 }
@@ -104,6 +107,48 @@ fn calls(random: &mut Random) -> ! {
         iocsr::write_d(offset, random.any());
         iocsr::read_d(offset);
         crate::runtime::cpucfg(random.any());
+    }
+}
+
+/// Where the devices are: first address and bytes. The power controller is
+/// left out, and so is what would be printed.
+const DEVICES: [(u64, u64); 5] = [
+    (0x1000_0000, 0x1008),
+    (UART + 1, 0x100),
+    (0x100d_0100, 0x100),
+    (0x2ff0_0000, 16),
+    (0x1800_4000, 0xc000),
+];
+
+fn devices(random: &mut Random) -> ! {
+    loop {
+        let (base, bytes) = DEVICES[random.next() as usize % DEVICES.len()];
+        let at = base + random.next() % bytes;
+        let value = random.any();
+        let aligned = |bytes: u64| (at & !(bytes - 1)).max(base);
+        // What crosses a device's end is an exception.
+        catch(|| match value >> 8 & 7 {
+            0 => devices::write8(at, value as u8),
+            1 => devices::write16(aligned(2), value as u16),
+            2 => devices::write32(aligned(4), value as u32),
+            3 => devices::write64(aligned(8), value),
+            4 => _ = devices::read8(at),
+            5 => _ = devices::read16(aligned(2)),
+            6 => _ = devices::read32(aligned(4)),
+            _ => _ = devices::read64(aligned(8)),
+        });
+        let offset = match random.next() % 4 {
+            0 => 0x4000_0000 + random.next() % 16,
+            1 => 0x1158,
+            _ => 0x1400 + random.next() % 0x900,
+        };
+        // The widths are random, too: ANY_SEND takes 64 bits.
+        match random.next() % 3 {
+            0 => iocsr::write_b(offset, value),
+            1 => iocsr::write_w(offset, value),
+            _ => iocsr::write_d(offset, value),
+        }
+        iocsr::read_d(offset);
     }
 }
 

@@ -27,7 +27,9 @@ const LONG_THREADED: usize = 8;
 const PARAVIRTUAL: &str = "pv_ipi = true\npv_steal_time = true";
 
 /// Guests that do their worst.
-const WORST: [&str; 6] = ["zeros", "ones", "random", "storm", "calls", "spin"];
+const WORST: [&str; 7] = [
+    "zeros", "ones", "random", "storm", "calls", "devices", "spin",
+];
 
 /// The part's own word at the end of a guest's checks.
 const CLOSING: &str = "guest";
