@@ -182,6 +182,14 @@ pub const fn decode_sensitive(word: u32) -> Option<Insn> {
 pub const fn decode(word: u32) -> Option<Insn> {
     match word >> 24 {
         0x00 | 0x04 | 0x06 => decode_sensitive(word),
+        _ => decode_memory(word),
+    }
+}
+
+/// Decodes a load or store of a general register; `None` for any other word.
+#[inline(always)]
+pub const fn decode_memory(word: u32) -> Option<Insn> {
+    match word >> 24 {
         0x24..=0x27 => Some(decode_pointer_access(word)),
         0x28..=0x2a => decode_offset_access(word),
         0x38 => decode_indexed_access(word),

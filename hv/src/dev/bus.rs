@@ -32,7 +32,18 @@ struct Window<A, D> {
     device: D,
 }
 
-/// The window would overlap another one, or is empty.
+/// A place in a device's window.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a, D> {
+    /// The device.
+    pub device: &'a D,
+    /// Offset in its window.
+    pub offset: u64,
+    /// Bytes from there to the window's end, above 0.
+    pub left: u64,
+}
+
+/// The window would overlap another one, ends beyond 2⁶⁴, or is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupied;
 
@@ -56,7 +67,8 @@ impl<A: BusAddress, D> Bus<A, D> {
     /// [`Occupied`].
     pub fn add(&mut self, base: A, bytes: u64, device: D) -> Result<(), Occupied> {
         let taken = |w: &Window<A, D>| overlap(base.value(), bytes, w.base.value(), w.bytes);
-        if bytes == 0 || self.windows.iter().any(taken) {
+        let end = base.value().checked_add(bytes);
+        if bytes == 0 || end.is_none() || self.windows.iter().any(taken) {
             return Err(Occupied);
         }
         self.windows.push(Window {
@@ -71,10 +83,22 @@ impl<A: BusAddress, D> Bus<A, D> {
     /// in its window.
     #[inline]
     pub fn find(&self, at: A, bytes: u64) -> Option<(&D, u64)> {
+        let place = self.place(at)?;
+        (bytes <= place.left).then_some((place.device, place.offset))
+    }
+
+    /// What is at `at`.
+    #[inline(always)]
+    pub fn place(&self, at: A) -> Option<Place<'_, D>> {
         self.windows.iter().find_map(|window| {
-            let offset = at.value().checked_sub(window.base.value())?;
-            let inside = offset < window.bytes && bytes <= window.bytes - offset;
-            inside.then_some((&window.device, offset))
+            // Below the window it wraps to an offset beyond its end.
+            let offset = at.value().wrapping_sub(window.base.value());
+            let left = window.bytes.wrapping_sub(offset);
+            (offset < window.bytes).then_some(Place {
+                device: &window.device,
+                offset,
+                left,
+            })
         })
     }
 
@@ -117,7 +141,7 @@ mod tests {
             assert_eq!(bus.add(IocsrAddr::new(base), bytes, ()), Err(Occupied));
         }
         assert_eq!(bus.add(IocsrAddr::new(0x1100), 1, ()), Ok(()));
-        assert_eq!(bus.add(IocsrAddr::new(u64::MAX), 2, ()), Ok(()));
-        assert_eq!(bus.devices().count(), 3);
+        assert_eq!(bus.add(IocsrAddr::new(u64::MAX - 1), 2, ()), Err(Occupied));
+        assert_eq!(bus.devices().count(), 2);
     }
 }

@@ -10,6 +10,7 @@ use super::exit::{AccessKind, ExitInfo, Unit, VmExit, decode};
 use super::interrupt::Apply;
 use super::steal::StealClock;
 use super::{Resume, StopReason, Vcpu, Yield};
+use crate::dev::bus::Place;
 use crate::isa::exception::{Ecode, Interrupt};
 use crate::isa::insn::{Insn, decode_sensitive};
 use crate::mm::addr::Gpa;
@@ -233,21 +234,17 @@ fn memory(
     word: u32,
     hardware: &mut impl Hardware,
 ) -> Outcome {
-    if vcpu.vm().ram.find(gpa, 1).is_some() {
-        return ram_fault(vcpu, gpa, kind, word, hardware);
-    }
-    vcpu.shared().stats.exit(ExitReason::Mmio);
-    if kind == AccessKind::Fetch {
-        return Outcome::Fault(Exception::bad_fetch(vcpu.context.pc, word));
-    }
-    let bad_address = Outcome::Fault(Exception::bad_address(gpa.get(), word));
+    // Devices first: RAM is mapped before it is used.
     let Vcpu { context, vm, .. } = vcpu;
-    let Some(access) = mmio::Access::decode(word, kind, &context.gprs) else {
-        return bad_address;
+    let Some(place) = vm.mmio.place(gpa) else {
+        return no_device(vcpu, gpa, kind, word, hardware);
     };
-    let Some((device, offset)) = vm.mmio.find(gpa, access.bytes()) else {
-        return bad_address;
+    let access = mmio::Access::decode(word, kind, &context.gprs);
+    let Some(access) = access.filter(|access| access.bytes() <= place.left) else {
+        return bad_access(vcpu, gpa, kind, word);
     };
+    let Place { device, offset, .. } = place;
+    vcpu.shared.stats.exit(ExitReason::Mmio);
     match access {
         mmio::Access::Load { width, signed, rd } => {
             let value = device::load(vm, device, offset, width, hardware);
@@ -263,6 +260,32 @@ fn memory(
                 }
             }
         }
+    }
+}
+
+/// The guest's own fault: it accessed what can't be accessed so.
+#[cold]
+fn bad_access(vcpu: &Vcpu, gpa: Gpa, kind: AccessKind, word: u32) -> Outcome {
+    vcpu.shared().stats.exit(ExitReason::Mmio);
+    Outcome::Fault(match kind {
+        AccessKind::Fetch => Exception::bad_fetch(vcpu.context.pc, word),
+        _ => Exception::bad_address(gpa.get(), word),
+    })
+}
+
+/// A fault where no device is.
+#[cold]
+fn no_device(
+    vcpu: &Vcpu,
+    gpa: Gpa,
+    kind: AccessKind,
+    word: u32,
+    hardware: &mut impl Hardware,
+) -> Outcome {
+    if vcpu.vm().ram.find(gpa, 1).is_some() {
+        ram_fault(vcpu, gpa, kind, word, hardware)
+    } else {
+        bad_access(vcpu, gpa, kind, word)
     }
 }
 

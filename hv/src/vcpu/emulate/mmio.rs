@@ -33,10 +33,10 @@ pub enum Access {
 impl Access {
     /// The access of instruction `word`, which faulted on an access of this
     /// kind. `None` where it isn't a plain load or store, or not of `kind`.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn decode(word: u32, kind: AccessKind, gprs: &Gprs) -> Option<Self> {
-        match (insn::decode(word)?, kind) {
+        match (insn::decode_memory(word)?, kind) {
             (Insn::Load { width, signed, rd }, AccessKind::Load) => {
                 Some(Self::Load { width, signed, rd })
             }
@@ -58,7 +58,7 @@ impl Access {
 }
 
 /// Gives a load's register what a device answered.
-#[inline]
+#[inline(always)]
 pub fn complete(gprs: &mut Gprs, rd: Gpr, width: Width, signed: bool, value: u64) {
     let value = if signed {
         width.sign_extend(value)
