@@ -12,6 +12,7 @@ mod make;
 mod memory;
 pub mod monitor;
 
+use crate::arch::cpu;
 use crate::boot::Files;
 use crate::bundle::Bundle;
 use crate::config::{Limits, Restart, VmConfig};
@@ -165,7 +166,9 @@ impl Guest {
         match self.make() {
             Ok((vm, vcpus)) => {
                 let (count, mib) = (vcpus.len(), self.config.memory >> 20);
-                log::info!("VM {name}: {count} vCPUs, {mib} MiB");
+                // The counter began at power-on.
+                let ms = cpu::ticks() / (cpu::ticks_per_second() / 1000).max(1);
+                log::info!("VM {name}: {count} vCPUs, {mib} MiB, starts at {ms} ms");
                 self.vcpus.store(count, Ordering::SeqCst);
                 *self.state.lock() = State::Running(vm);
                 for (vcpu, mailbox) in vcpus {

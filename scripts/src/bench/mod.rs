@@ -1,7 +1,9 @@
 //! `cargo xtask bench`: the measurements, and the one list they stand in.
 
 mod futex_wake;
+mod guest;
 mod lvz;
+mod systems;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -66,7 +68,11 @@ pub trait Bench {
 
 /// All measurements; a new one is a line here.
 pub fn benches() -> Vec<Box<dyn Bench>> {
-    vec![Box::new(lvz::Lvz), Box::new(futex_wake::FutexWake)]
+    vec![
+        Box::new(lvz::Lvz),
+        Box::new(futex_wake::FutexWake),
+        Box::new(guest::Guest),
+    ]
 }
 
 /// Runs the measurement `name`; its figures go to a file too, if one is named.

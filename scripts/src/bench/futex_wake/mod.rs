@@ -6,7 +6,6 @@
 //! hardware. What exits would add on silicon is a model, and says so; its exits are
 //! those of whole repeats, so it puts each of them too low.
 
-mod column;
 mod model;
 mod plot;
 mod samples;
@@ -14,18 +13,22 @@ mod samples;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::column::{CPUS, Column};
 use self::model::{Counts, MEASURED, Model};
-use self::samples::Summary;
+use self::samples::{Summary, times};
+use super::systems::{CPUS, System};
 use super::{Bench, Options};
 use crate::cache::write_atomically;
 use crate::context::Context;
+use crate::guest::job::Job;
 use crate::progress::Progress;
 use crate::run::NEEDS;
+
+/// Its name.
+const NAME: &str = "futex-wake";
 
 /// The measurement `futex-wake`.
 pub struct FutexWake;
@@ -33,7 +36,7 @@ pub struct FutexWake;
 /// A column's figures over all seeds.
 #[derive(Debug, Serialize)]
 struct Figures {
-    column: Column,
+    system: System,
     /// Milliseconds of every wake, in the order of seeds and repeats.
     ms: Vec<f64>,
     summary: Summary,
@@ -44,7 +47,7 @@ struct Figures {
 
 impl Bench for FutexWake {
     fn name(&self) -> &'static str {
-        "futex-wake"
+        NAME
     }
 
     fn about(&self) -> &'static str {
@@ -56,16 +59,16 @@ impl Bench for FutexWake {
     }
 
     fn run(&self, cx: &Context, options: &Options) -> Result<Value> {
-        let figures = Column::ALL
+        let figures = System::ALL
             .into_iter()
-            .map(|column| measure(cx, column, options))
+            .map(|system| measure(cx, system, options))
             .collect::<Result<Vec<_>>>()?;
         let model = model(&figures, options)?;
         print!("{}", table(&figures, model));
         if let Some(path) = &options.svg {
             let curves: Vec<_> = figures
                 .iter()
-                .map(|of| (of.column.label(), of.ms.as_slice()))
+                .map(|of| (of.system.label(), of.ms.as_slice()))
                 .collect();
             write_atomically(path, plot::svg(&curves)?.as_bytes())?;
         }
@@ -82,15 +85,28 @@ impl Bench for FutexWake {
 }
 
 /// Runs `column` with every seed.
-fn measure(cx: &Context, column: Column, options: &Options) -> Result<Figures> {
+fn measure(cx: &Context, system: System, options: &Options) -> Result<Figures> {
     let seeds: Vec<u64> = options.seeds().collect();
-    let mut task = Progress::detect().task(column.label());
+    let variables = [
+        ("THREADS", CPUS.to_string()),
+        ("REPEATS", options.repeats.to_string()),
+    ];
+    let job = Job::new(cx, "futex-wake.sh", &variables)?;
+    let mut task = Progress::detect().task(system.label());
     let mut ms = Vec::new();
     let mut exits = BTreeMap::new();
     for (done, &seed) in seeds.iter().enumerate() {
         task.count(done as u64, seeds.len() as u64, &format!("(seed {seed})"));
-        let run = column.run(cx, seed, options.repeats)?;
-        ms.extend(run.ms);
+        let run = system.run(cx, NAME, seed, &job)?;
+        let times = times(&run.report.text, CPUS);
+        ensure!(
+            times.len() == options.repeats as usize,
+            "{}, seed {seed}: {} of {} wakes were measured",
+            system.label(),
+            times.len(),
+            options.repeats
+        );
+        ms.extend(times);
         for (reason, count) in run.exits {
             *exits.entry(reason).or_default() += count as f64;
         }
@@ -102,7 +118,7 @@ fn measure(cx: &Context, column: Column, options: &Options) -> Result<Figures> {
     task.finish(&format!("{} wakes", ms.len()));
     let summary = Summary::of(&ms).context("no wake was measured")?;
     Ok(Figures {
-        column,
+        system,
         ms,
         summary,
         exits,
@@ -122,12 +138,12 @@ impl Figures {
 
 /// The cost model: calibrated, but for what the command line gives.
 fn model(figures: &[Figures], options: &Options) -> Result<Model> {
-    let counts = |wanted: Column| {
-        let found = figures.iter().find(|of| of.column == wanted);
+    let counts = |wanted: System| {
+        let found = figures.iter().find(|of| of.system == wanted);
         found.map(Figures::counts).context("a column is missing")
     };
-    let kvm = [counts(Column::KvmParavirtual)?, counts(Column::Kvm)?];
-    let calibrated = Model::calibrated(counts(Column::Bare)?, kvm);
+    let kvm = [counts(System::KvmParavirtual)?, counts(System::Kvm)?];
+    let calibrated = Model::calibrated(counts(System::Bare)?, kvm);
     Ok(Model {
         ipc: options.ipc.unwrap_or(calibrated.ipc),
         exit_cycles: options.exit_cycles.unwrap_or(calibrated.exit_cycles),
@@ -147,7 +163,7 @@ fn table(figures: &[Figures], model: Model) -> String {
         let _ = writeln!(
             text,
             "{:28} {:8.4} {:8.4} {:8.4} {:8.4} {:7.2} {:8.0} {:7.1} {:9.4}",
-            of.column.label(),
+            of.system.label(),
             s.minimum,
             s.lower_quartile,
             s.median,
@@ -188,9 +204,9 @@ fn model_lines(figures: &[Figures], model: Model) -> String {
 mod tests {
     use super::*;
 
-    fn figures(column: Column, ms: &[f64], exits: f64) -> Figures {
+    fn figures(system: System, ms: &[f64], exits: f64) -> Figures {
         Figures {
-            column,
+            system,
             ms: ms.to_vec(),
             summary: Summary::of(ms).unwrap(),
             exits: BTreeMap::from([("all".to_owned(), exits)]),
@@ -200,9 +216,9 @@ mod tests {
     #[test]
     fn the_table_compares_with_the_first_column() {
         let all = [
-            figures(Column::Bare, &[0.02, 0.06], 0.0),
-            figures(Column::KvmParavirtual, &[0.04, 0.05], 20.0),
-            figures(Column::Kvm, &[0.05, 0.05], 40.0),
+            figures(System::Bare, &[0.02, 0.06], 0.0),
+            figures(System::KvmParavirtual, &[0.04, 0.05], 20.0),
+            figures(System::Kvm, &[0.05, 0.05], 40.0),
         ];
         let text = table(&all, model(&all, &Options::default()).unwrap());
         let row = text.lines().nth(2).unwrap();
@@ -217,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_command_line_overrides_the_calibration() {
-        let all = Column::ALL.map(|column| figures(column, &[0.02], 3.0));
+        let all = System::ALL.map(|system| figures(system, &[0.02], 3.0));
         let options = Options {
             exit_cycles: Some(7.0),
             ..Options::default()

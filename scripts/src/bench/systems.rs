@@ -1,4 +1,8 @@
-//! The systems that are compared, and one run of each.
+//! The systems that are compared: Linux on the machine, in guests of ours, in guests of
+//! Linux's KVM; and one run of each.
+//!
+//! All boot the same kernel on the same QEMU with as many CPUs and run the same job, with
+//! one instruction a virtual nanosecond.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -7,7 +11,6 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use super::samples::times;
 use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
@@ -17,7 +20,7 @@ use crate::hypervisor::Hypervisor;
 use crate::qemu::Timing;
 use crate::vm::{Bundle, Room};
 
-/// CPUs of the machine, of each guest, and threads that are woken.
+/// CPUs of the machine and of each guest.
 pub const CPUS: u32 = 16;
 
 /// Memory of a machine whose Linux is measured itself, and of a guest, in MiB.
@@ -32,7 +35,7 @@ const LIMIT: Duration = Duration::from_secs(1800);
 /// A system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Column {
+pub enum System {
     /// Linux on the machine itself.
     Bare,
     /// A guest of ours with the paravirtual IPI.
@@ -45,7 +48,7 @@ pub enum Column {
     Kvm,
 }
 
-impl Column {
+impl System {
     /// All of them, in the table's order.
     pub const ALL: [Self; 5] = [
         Self::Bare,
@@ -77,42 +80,36 @@ impl Column {
         }
     }
 
-    /// Boots the system with `seed` and measures `repeats` wakes.
+    /// Whether it is a guest of Linux's KVM.
+    pub fn is_kvm(self) -> bool {
+        matches!(self, Self::KvmParavirtual | Self::Kvm)
+    }
+
+    /// Boots the system with `seed` and runs `job`, which is part of the measurement
+    /// `bench`.
     ///
     /// # Errors
-    /// A repeat is missing: the console is in the log that is named.
-    pub fn run(self, cx: &Context, seed: u64, repeats: u32) -> Result<Run> {
-        let name = format!("futex-wake-{}-seed-{seed}", self.slug());
-        let variables = [
-            ("THREADS", CPUS.to_string()),
-            ("REPEATS", repeats.to_string()),
-        ];
-        let job = Job::new(cx, "futex-wake.sh", &variables)?;
+    /// It doesn't come to the job's end: the console is in the log that is named.
+    pub fn run(self, cx: &Context, bench: &str, seed: u64, job: &Job) -> Result<Run> {
+        let name = format!("{bench}-{}-seed-{seed}", self.slug());
         let text = match self {
-            Self::Bare => machine(Image::Bench, MEMORY_MIB, seed).run(cx, &name, &job, LIMIT)?,
-            Self::Paravirtual => ours(cx, true, seed, &name, &job)?,
-            Self::Native => ours(cx, false, seed, &name, &job)?,
-            Self::KvmParavirtual => in_kvm(cx, "la464,kvm-pv-ipi=on", seed, &name, &job)?,
-            Self::Kvm => in_kvm(cx, "la464,kvm-pv-ipi=off", seed, &name, &job)?,
+            Self::Bare => machine(Image::Bench, MEMORY_MIB, seed).run(cx, &name, job, LIMIT)?,
+            Self::Paravirtual => ours(cx, true, seed, &name, job)?,
+            Self::Native => ours(cx, false, seed, &name, job)?,
+            Self::KvmParavirtual => in_kvm(cx, "la464,kvm-pv-ipi=on", seed, &name, job)?,
+            Self::Kvm => in_kvm(cx, "la464,kvm-pv-ipi=off", seed, &name, job)?,
         }
         .text;
         let (host, guest) = Report::split(&text);
-        let measured = match self {
-            Self::KvmParavirtual | Self::Kvm => &guest,
-            _ => &host,
-        };
-        let ms = times(&measured.text, CPUS);
+        let exits = exits(&host);
+        let report = if self.is_kvm() { guest } else { host };
         ensure!(
-            ms.len() == repeats as usize,
-            "{}, seed {seed}: {} of {repeats} wakes were measured; the console is in {}",
+            report.ended.as_deref() == Some("0"),
+            "{}, seed {seed}: the job didn't end well; the console is in {}",
             self.label(),
-            ms.len(),
             cx.cache.log(&name).display()
         );
-        Ok(Run {
-            ms,
-            exits: exits(&host),
-        })
+        Ok(Run { report, exits })
     }
 }
 
@@ -149,7 +146,7 @@ fn ours(cx: &Context, paravirtual: bool, seed: u64, name: &str, job: &Job) -> Re
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile()?;
     write!(
         file,
-        "name = \"futex\"\nvcpus = {CPUS}\nmemory = \"{MEMORY_MIB}M\"\n\
+        "name = \"bench\"\nvcpus = {CPUS}\nmemory = \"{MEMORY_MIB}M\"\n\
          kernel = \"@kernel\"\ninitramfs = {:?}\n\
          command-line = \"{QUIET} {STEADY} job_limit={JOB_LIMIT}\"\n\
          [paravirt]\nipi = {paravirtual}\n",
@@ -177,10 +174,10 @@ const STEADY: &str = "nokaslr norandmaps";
 /// What one run gave.
 #[derive(Debug)]
 pub struct Run {
-    /// Milliseconds of each wake.
-    pub ms: Vec<f64>,
-    /// Exits of all vCPUs by their reason, from the first wake to the last; empty where
-    /// there are none.
+    /// What the job reported.
+    pub report: Report,
+    /// Exits of all vCPUs by their reason, between the job's lines `count start` and
+    /// `count end`; empty where nobody counts them.
     pub exits: BTreeMap<String, u64>,
 }
 

@@ -1,0 +1,170 @@
+//! `cargo xtask bench guest`: what ordinary work costs in a guest.
+//!
+//! The same loads, each of one kind, on the machine, in our guests and in KVM's; the
+//! figures are instructions of all CPUs, since one is a virtual nanosecond.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::systems::{Run, System};
+use super::{Bench, Options};
+use crate::context::Context;
+use crate::guest::job::Job;
+use crate::progress::Progress;
+use crate::run::NEEDS;
+
+/// Its name.
+const NAME: &str = "guest";
+
+/// How much of each load is done.
+const WORK: u32 = 10;
+
+/// The loads, in the order of the table, and how many times the machine's own time a
+/// guest of ours may take.
+const LOADS: [(&str, f64); 7] = [
+    ("hash", 1.01),
+    ("count", 1.01),
+    ("fork", 1.1),
+    ("exec", 1.1),
+    ("mmap", 1.1),
+    ("pipe", f64::INFINITY),
+    ("threads", f64::INFINITY),
+];
+
+/// What precedes the names of the loads that count.
+const ROUND: &str = "then-";
+
+/// The measurement `guest`.
+pub struct Guest;
+
+/// Nanoseconds by load.
+type Times = BTreeMap<&'static str, f64>;
+
+impl Bench for Guest {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "ordinary work: bare metal, and guests"
+    }
+
+    fn needs(&self) -> Vec<&'static str> {
+        NEEDS.to_vec()
+    }
+
+    fn run(&self, cx: &Context, options: &Options) -> Result<Value> {
+        let job = Job::new(cx, "guest-cost.sh", &[("WORK", WORK.to_string())])?;
+        let measured = System::ALL
+            .into_iter()
+            .map(|system| {
+                let task = Progress::detect().task(system.label());
+                let times = times(&system.run(cx, NAME, options.seed, &job)?);
+                task.finish("measured");
+                Ok((system, times.with_context(|| system.label())?))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        print!("{}", table(&measured));
+        let systems = measured.iter();
+        let rows = systems.map(|(system, times)| json!({ "system": system, "ns": times }));
+        Ok(json!({
+            "seed": options.seed,
+            "work": WORK,
+            "limits": BTreeMap::from(LOADS),
+            "systems": rows.collect::<Vec<_>>(),
+        }))
+    }
+}
+
+/// The times that a run reported: all of them, of loads that ended well.
+fn times(run: &Run) -> Result<Times> {
+    let value = |fact: &str, load: &str| -> Option<&str> {
+        let name = format!("{ROUND}{load}");
+        let mut facts = run.report.facts(fact);
+        let words = facts.find(|words| words.first() == Some(&name))?;
+        words.get(1).map(String::as_str)
+    };
+    let mut times = Times::new();
+    for (load, _) in LOADS {
+        let status = value("status", load).with_context(|| format!("{load} didn't run"))?;
+        ensure!(status == "0", "{load} ended with status {status}");
+        let ns = value("time", load).and_then(|ns| ns.parse().ok());
+        times.insert(load, ns.with_context(|| format!("{load} has no time"))?);
+    }
+    Ok(times)
+}
+
+/// The results, for people: a line a load, of times of the machine's own.
+fn table(measured: &[(System, Times)]) -> String {
+    let mut text = format!("{:8} {:>13}", "", "bare, instr");
+    for (system, _) in measured.iter().skip(1) {
+        text += &format!(" {:>28}", system.label());
+    }
+    text += "   limit\n";
+    for (load, limit) in LOADS {
+        let of = |times: &Times| times.get(load).copied().unwrap_or(f64::NAN);
+        let bare = measured.first().map_or(f64::NAN, |(_, times)| of(times));
+        text += &format!("{load:8} {bare:13.0}");
+        let mut missed = false;
+        for (system, times) in measured.iter().skip(1) {
+            let ratio = of(times) / bare;
+            missed |= ratio > limit && !system.is_kvm();
+            text += &format!(" {ratio:28.3}");
+        }
+        if limit.is_finite() {
+            text += &format!("   {limit}");
+        }
+        text += if missed { "  missed\n" } else { "\n" };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::report::Report;
+
+    fn run(lines: &str) -> Run {
+        Run {
+            report: Report::split(lines).0,
+            exits: BTreeMap::new(),
+        }
+    }
+
+    fn facts(skip: &str, status: &str) -> String {
+        let loads = LOADS.iter().filter(|(load, _)| *load != skip);
+        loads
+            .map(|(load, _)| {
+                format!(
+                    "fact time first-{load} 9\nfact status {ROUND}{load} {status}\nfact time {ROUND}{load} 100\n"
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_load_must_have_run_well() {
+        let good = times(&run(&facts("", "0"))).unwrap();
+        assert_eq!(good.len(), LOADS.len());
+        assert_eq!(good["hash"], 100.0);
+        assert!(times(&run(&facts("fork", "0"))).is_err());
+        assert!(times(&run(&facts("", "1"))).is_err());
+    }
+
+    #[test]
+    fn a_limit_that_is_missed_is_marked() {
+        let times = |ns: f64| Times::from(LOADS.map(|(load, _)| (load, ns)));
+        let line = |ours: f64| {
+            let systems = [
+                (System::Bare, times(100.0)),
+                (System::Paravirtual, times(ours)),
+                (System::Kvm, times(300.0)),
+            ];
+            table(&systems).lines().nth(1).unwrap().to_owned()
+        };
+        assert!(line(102.0).ends_with("missed"), "{}", line(102.0));
+        assert!(line(101.0).ends_with("1.01"), "{}", line(101.0));
+    }
+}
