@@ -34,7 +34,7 @@ work() {
     # The kernel and its page tables.
     timed "$1-fork" perf bench syscall fork -l $((40 * $2))
     timed "$1-exec" perf bench syscall execve -l $((40 * $2))
-    timed "$1-mmap" stress-ng --mmap 1 --mmap-bytes 4M --mmap-ops $((4 * $2))
+    timed "$1-mmap" perf bench mem mmap -f demand -s 16MB -l $((4 * $2))
     timed "$1-pipe" perf bench sched pipe -l $((1000 * $2))
     timed "$1-threads" hackbench --groups 1 --fds 4 --loops $((20 * $2))
 }
