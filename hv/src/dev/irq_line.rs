@@ -10,24 +10,46 @@
 
 use crate::isa::exception::Interrupt;
 
-/// An input of PCH-PIC, 0 to 63.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PchPicInput(u8);
+macro_rules! numbered {
+    ($(#[$doc:meta])* $name:ident, $count:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct $name(u8);
+
+        impl $name {
+            /// How many there are.
+            pub const COUNT: u8 = $count;
+
+            /// Number `number`; `None` beyond the last.
+            #[must_use]
+            pub const fn new(number: u8) -> Option<Self> {
+                if number < Self::COUNT {
+                    Some(Self(number))
+                } else {
+                    None
+                }
+            }
+
+            /// Its number.
+            #[must_use]
+            pub const fn number(self) -> u8 {
+                self.0
+            }
+        }
+    };
+}
+
+numbered! {
+    /// An input of PCH-PIC, 0 to 63.
+    PchPicInput, 64
+}
+
+numbered! {
+    /// A hardware interrupt line of a vCPU, 0 to 7.
+    Hwi, 8
+}
 
 impl PchPicInput {
-    /// Inputs there are.
-    pub const COUNT: u8 = 64;
-
-    /// Input `number`; `None` from 64 on.
-    #[must_use]
-    pub const fn new(number: u8) -> Option<Self> {
-        if number < Self::COUNT {
-            Some(Self(number))
-        } else {
-            None
-        }
-    }
-
     /// Input `NUMBER`, which is checked as the program is built.
     #[must_use]
     pub const fn of<const NUMBER: u8>() -> Self {
@@ -35,16 +57,18 @@ impl PchPicInput {
         Self(NUMBER)
     }
 
-    /// Its number, 0 to 63.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        self.0
-    }
-
     /// Its bit in PCH-PIC's registers.
     #[must_use]
     pub const fn bit(self) -> u64 {
         1 << self.0
+    }
+}
+
+impl Hwi {
+    /// The line in a vCPU's ESTAT.
+    #[must_use]
+    pub const fn interrupt(self) -> Interrupt {
+        Interrupt::hwi(self.0)
     }
 }
 
@@ -63,37 +87,6 @@ impl EiointcVector {
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
-    }
-}
-
-/// A hardware interrupt line of a vCPU, 0 to 7.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Hwi(u8);
-
-impl Hwi {
-    /// Lines there are.
-    pub const COUNT: u8 = 8;
-
-    /// Line `number`; `None` from 8 on.
-    #[must_use]
-    pub const fn new(number: u8) -> Option<Self> {
-        if number < Self::COUNT {
-            Some(Self(number))
-        } else {
-            None
-        }
-    }
-
-    /// Its number, 0 to 7.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        self.0
-    }
-
-    /// The line in a vCPU's ESTAT.
-    #[must_use]
-    pub const fn interrupt(self) -> Interrupt {
-        Interrupt::hwi(self.0)
     }
 }
 

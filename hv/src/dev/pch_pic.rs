@@ -89,44 +89,25 @@ impl Word {
 }
 
 impl Default for PchPic {
+    /// As after reset: all inputs masked, none requesting.
     fn default() -> Self {
-        let chip = Self {
+        Self {
             changes: Mutex::new(()),
             lines: Word::new(0),
             latched: Word::new(0),
-            mask: Word::new(0),
+            mask: Word::new(u64::MAX),
             edge: Word::new(0),
             polarity: Word::new(0),
             service: Word::new(0),
             message_enable: Word::new(0),
             auto: [const { Word::new(0) }; 2],
-            route: [const { Word::new(0) }; 8],
+            route: [const { Word::new(ROUTE_RESET) }; 8],
             vector: [const { Word::new(0) }; 8],
-        };
-        chip.reset();
-        chip
+        }
     }
 }
 
 impl PchPic {
-    /// Back to the state after reset: all inputs masked, none requesting. No
-    /// vector is withdrawn.
-    pub fn reset(&self) {
-        let _changes = self.changes.lock();
-        let bits = [
-            &self.lines,
-            &self.latched,
-            &self.edge,
-            &self.polarity,
-            &self.service,
-            &self.message_enable,
-        ];
-        let zero = bits.into_iter().chain(&self.auto).chain(&self.vector);
-        zero.for_each(|word| word.set(0));
-        self.route.iter().for_each(|word| word.set(ROUTE_RESET));
-        self.mask.set(u64::MAX);
-    }
-
     /// A device drives `input` to `high`.
     pub fn set(&self, input: PchPicInput, high: bool, vectors: &impl Vectors) {
         let _changes = self.changes.lock();

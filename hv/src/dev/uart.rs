@@ -14,11 +14,13 @@
 //!
 //! Source: National Semiconductor PC16550D data sheet.
 
+pub mod registers;
 mod ring;
 
 use crate::dev::irq_line::IrqLine;
 use crate::isa::insn::Width;
 use core::sync::atomic::{AtomicU8, Ordering};
+use registers::*;
 use ring::Ring;
 use spin::Mutex;
 
@@ -33,12 +35,6 @@ pub const QUEUE_BYTES: usize = 8192;
 /// Bytes of the FIFO that a guest sees.
 const FIFO_BYTES: usize = 16;
 
-/// Interrupt enable: received data, transmitter empty, line and modem status.
-const ENABLE_RECEIVE: u8 = 1 << 0;
-const ENABLE_TRANSMIT: u8 = 1 << 1;
-const ENABLE_LINE: u8 = 1 << 2;
-const ENABLE_MODEM: u8 = 1 << 3;
-
 /// Interrupt identification: nothing, and the causes.
 const CAUSE_NONE: u8 = 1;
 const CAUSE_MODEM: u8 = 0;
@@ -49,21 +45,8 @@ const CAUSE_TIMEOUT: u8 = 0xc;
 /// Interrupt identification: FIFOs on.
 const FIFOS_ON: u8 = 0xc0;
 
-/// FIFO control: FIFOs on, and empty the receiver's.
-const FIFO_ENABLE: u8 = 1 << 0;
-const FIFO_CLEAR_RECEIVER: u8 = 1 << 1;
-
-/// Line control: the divisor latch is seen at offsets 0 and 1.
-const DIVISOR_LATCH: u8 = 1 << 7;
-
-/// Modem control: what is sent comes back.
-const LOOPBACK: u8 = 1 << 4;
-
-/// Line status: a byte has come, a byte was lost, holding register and
-/// shifter are empty.
-const DATA_READY: u8 = 1 << 0;
-const OVERRUN: u8 = 1 << 1;
-const TRANSMITTER_EMPTY: u8 = 3 << 5;
+/// Line status while nothing has come in: what is sent has left at once.
+const IDLE: u8 = HOLDING_EMPTY | TRANSMITTER_EMPTY;
 
 /// Modem status: carrier, data set ready, clear to send.
 const MODEM_READY: u8 = 0xb0;
@@ -108,7 +91,7 @@ impl Uart {
     pub fn new() -> Self {
         Self {
             state: Mutex::new(State::default()),
-            line_status: AtomicU8::new(TRANSMITTER_EMPTY),
+            line_status: AtomicU8::new(IDLE),
         }
     }
 
@@ -119,7 +102,7 @@ impl Uart {
 
     /// Reads the register at `offset`; wider reads have it in their low byte.
     pub fn read(&self, offset: u64, _width: Width, line: &impl IrqLine) -> u64 {
-        if offset == 5 {
+        if offset == LINE_STATUS {
             let status = self.line_status.load(Ordering::Relaxed);
             if status & OVERRUN == 0 {
                 return status.into();
@@ -185,7 +168,7 @@ impl State {
             0
         };
         let overrun = if self.overrun { OVERRUN } else { 0 };
-        TRANSMITTER_EMPTY | ready | overrun
+        IDLE | ready | overrun
     }
 
     /// The most urgent cause of an interrupt, as it is identified.
@@ -220,20 +203,20 @@ impl State {
     fn read(&mut self, offset: u64) -> u8 {
         let [low, high] = self.divisor;
         match offset {
-            0 if self.latch() => low,
-            1 if self.latch() => high,
-            0 => self.received.pop().unwrap_or_default(),
-            1 => self.interrupt_enable,
-            2 => self.identify(),
-            3 => self.line_control,
-            4 => self.modem_control,
-            5 => {
+            DATA if self.latch() => low,
+            INTERRUPT_ENABLE if self.latch() => high,
+            DATA => self.received.pop().unwrap_or_default(),
+            INTERRUPT_ENABLE => self.interrupt_enable,
+            INTERRUPT_IDENTITY => self.identify(),
+            LINE_CONTROL => self.line_control,
+            MODEM_CONTROL => self.modem_control,
+            LINE_STATUS => {
                 let status = self.line_status();
                 self.overrun = false;
                 status
             }
-            6 => self.modem_status() | core::mem::take(&mut self.modem_changes),
-            7 => self.scratch,
+            MODEM_STATUS => self.modem_status() | core::mem::take(&mut self.modem_changes),
+            SCRATCH => self.scratch,
             _ => 0,
         }
     }
@@ -250,18 +233,18 @@ impl State {
     /// Writes a register; true where `byte` is to be sent.
     fn write(&mut self, offset: u64, byte: u8) -> bool {
         match offset {
-            0 if self.latch() => self.divisor[0] = byte,
-            1 if self.latch() => self.divisor[1] = byte,
-            0 => return self.transmit(byte),
-            1 => {
+            DATA if self.latch() => self.divisor[0] = byte,
+            INTERRUPT_ENABLE if self.latch() => self.divisor[1] = byte,
+            DATA => return self.transmit(byte),
+            INTERRUPT_ENABLE => {
                 let new = byte & !self.interrupt_enable;
                 self.interrupt_enable = byte & 0xf;
                 self.transmitted |= new & ENABLE_TRANSMIT != 0;
             }
-            2 => self.control_fifo(byte),
-            3 => self.line_control = byte,
-            4 => self.control_modem(byte & 0x1f),
-            7 => self.scratch = byte,
+            FIFO_CONTROL => self.control_fifo(byte),
+            LINE_CONTROL => self.line_control = byte,
+            MODEM_CONTROL => self.control_modem(byte & 0x1f),
+            SCRATCH => self.scratch = byte,
             _ => {}
         }
         false

@@ -4,26 +4,10 @@
 //! Source: 16550A data sheet. Firmware has set the line's speed; it is left
 //! alone.
 
-/// Offset of the receiver buffer and transmitter holding register.
-const DATA: usize = 0;
-/// Offset of the interrupt enable register.
-const INTERRUPT_ENABLE: usize = 1;
-/// Offset of the FIFO control register.
-const FIFO_CONTROL: usize = 2;
-/// Offset of the modem control register.
-const MODEM_CONTROL: usize = 4;
-/// Offset of the line status register.
-const LINE_STATUS: usize = 5;
-/// Interrupt enable: a byte has come in.
-const RECEIVED: u8 = 1 << 0;
-/// FIFO control: FIFOs on, interrupt at the first byte.
-const FIFOS: u8 = 1 << 0;
-/// Modem control: OUT2, which lets the interrupt through where it is wired.
-const OUT2: u8 = 1 << 3;
-/// Line status: a byte has come in.
-const DATA_READY: u8 = 1 << 0;
-/// Line status: a byte can go out.
-const HOLDING_EMPTY: u8 = 1 << 5;
+use crate::dev::uart::registers::{
+    DATA, DATA_READY, ENABLE_RECEIVE, FIFO_CONTROL, FIFO_ENABLE, HOLDING_EMPTY, INTERRUPT_ENABLE,
+    LINE_STATUS, MODEM_CONTROL, OUT2,
+};
 
 /// A 16550 with byte-wide registers, side by side.
 #[derive(Debug)]
@@ -45,21 +29,22 @@ impl Uart {
         Self { base }
     }
 
-    fn read(&self, register: usize) -> u8 {
+    fn read(&self, register: u64) -> u8 {
         // SAFETY: within the registers that `new`'s caller vouches for.
-        unsafe { self.base.add(register).read_volatile() }
+        unsafe { self.base.add(register as usize).read_volatile() }
     }
 
-    fn write(&mut self, register: usize, value: u8) {
+    fn write(&mut self, register: u64, value: u8) {
         // SAFETY: as in `read`.
-        unsafe { self.base.add(register).write_volatile(value) }
+        unsafe { self.base.add(register as usize).write_volatile(value) }
     }
 
     /// Lets a byte that comes in raise the interrupt.
     pub fn interrupt_on_input(&mut self) {
-        self.write(FIFO_CONTROL, FIFOS);
+        // At the first byte.
+        self.write(FIFO_CONTROL, FIFO_ENABLE);
         self.write(MODEM_CONTROL, self.read(MODEM_CONTROL) | OUT2);
-        self.write(INTERRUPT_ENABLE, RECEIVED);
+        self.write(INTERRUPT_ENABLE, ENABLE_RECEIVE);
     }
 
     /// Sends one byte, waiting until there is room for it.

@@ -159,11 +159,6 @@ impl Eiointc {
         self.state.lock().configure(config, targets);
     }
 
-    /// Back to the state after reset; no line is told.
-    pub fn reset(&self) {
-        *self.state.lock() = State::default();
-    }
-
     /// Reads `width` bytes at `offset` of the IOCSR space, as the vCPU with
     /// physical id `cpu` does; zero-extended.
     #[must_use]

@@ -3,10 +3,10 @@
 
 use super::ipi::ring;
 use crate::check::{Check, Outcome, equal};
-use crate::runtime::devices::{message, route, set_up, taken, taken_by_all};
+use crate::csrwr;
+use crate::runtime::devices::{lines as lines_high, message, route, set_up, taken, taken_by_all};
 use crate::runtime::trap::{self, HARDWARE_LINES as LINES, mask, unmask};
 use crate::runtime::{iocsr, smp, wait_until};
-use crate::{csrrd, csrwr};
 use core::sync::atomic::{AtomicU64, Ordering};
 use guest_pv::abi::iocsr::{
     ANY_SEND, EIOINTC_BOUNCE, EIOINTC_CORE_ISR, EIOINTC_CORE_MAP, EIOINTC_ENABLE, EIOINTC_ISR,
@@ -71,7 +71,7 @@ fn lines() -> Outcome {
         let before = (taken(0, vector), taken_by_all());
         let interrupts = trap::taken(Interrupt::hwi(line));
         message(vector);
-        let pending = csrrd!(ESTAT) & LINES;
+        let pending = lines_high();
         equal("the line", pending, Interrupt::hwi(line).bit())?;
         unmask();
         mask();
@@ -79,7 +79,7 @@ fn lines() -> Outcome {
         equal("no other", taken_by_all(), before.1 + 1)?;
         let now = trap::taken(Interrupt::hwi(line));
         equal("interrupts", now, interrupts + 1)?;
-        equal("down again", csrrd!(ESTAT) & LINES, 0)?;
+        equal("down again", lines_high(), 0)?;
     }
     csrwr!(ECFG, 0);
     Ok(())
@@ -90,14 +90,14 @@ fn enable() -> Outcome {
     let word = u64::from(EIOINTC_ENABLE) + 8;
     iocsr::write_d(word, !1);
     message(64);
-    equal("disabled", csrrd!(ESTAT) & LINES, 0)?;
+    equal("disabled", lines_high(), 0)?;
     equal("pending", iocsr::read_d(u64::from(EIOINTC_ISR) + 8), 1)?;
     iocsr::write_w(word, u64::MAX);
-    equal("enabled", csrrd!(ESTAT) & LINES, Interrupt::hwi(1).bit())?;
+    equal("enabled", lines_high(), Interrupt::hwi(1).bit())?;
     iocsr::write_d(u64::from(EIOINTC_CORE_ISR) + 8, 2);
-    equal("another", csrrd!(ESTAT) & LINES, Interrupt::hwi(1).bit())?;
+    equal("another", lines_high(), Interrupt::hwi(1).bit())?;
     iocsr::write_d(u64::from(EIOINTC_CORE_ISR) + 8, 1);
-    equal("taken back", csrrd!(ESTAT) & LINES, 0)
+    equal("taken back", lines_high(), 0)
 }
 
 static STOP: AtomicU64 = AtomicU64::new(0);
@@ -105,7 +105,7 @@ static FAULTS: AtomicU64 = AtomicU64::new(0);
 
 /// The boot vCPU acts, while the others take what comes; what it couldn't
 /// see is a fault.
-fn others_take(act: fn() -> u64) -> u64 {
+pub fn others_take(act: fn() -> u64) -> u64 {
     static ACT: AtomicU64 = AtomicU64::new(0);
     ACT.store(act as usize as u64, Ordering::Relaxed);
     STOP.store(0, Ordering::SeqCst);
@@ -130,7 +130,7 @@ fn others_take(act: fn() -> u64) -> u64 {
 }
 
 /// Waits until vCPU `cpu` has taken `vector` `times` times.
-fn arrives(cpu: usize, vector: u8, times: u64) -> bool {
+pub fn arrives(cpu: usize, vector: u8, times: u64) -> bool {
     wait_until(|| taken(cpu, vector) == times)
 }
 
@@ -180,13 +180,13 @@ fn moved() -> Outcome {
             let enable = u64::from(EIOINTC_ENABLE) + 24;
             route(vector, smp::id(0));
             message(vector);
-            wrong += u64::from(csrrd!(ESTAT) & LINES != Interrupt::hwi(3).bit());
+            wrong += u64::from(lines_high() != Interrupt::hwi(3).bit());
             if round % 2 == 0 {
                 route(vector, id);
             } else {
                 // As Linux does it where routes are sets.
                 iocsr::write_w(enable, !(1 << 8));
-                wrong += u64::from(csrrd!(ESTAT) & LINES != 0);
+                wrong += u64::from(lines_high() != 0);
                 let at = EIOINTC_CORE_MAP + u32::from(vector);
                 iocsr::write_d(
                     ANY_SEND.into(),
@@ -195,7 +195,7 @@ fn moved() -> Outcome {
                 iocsr::write_w(enable, u64::MAX);
             }
             wrong += u64::from(!arrives(target, vector, times));
-            wrong += u64::from(csrrd!(ESTAT) & LINES != 0);
+            wrong += u64::from(lines_high() != 0);
         }
         wrong
     });

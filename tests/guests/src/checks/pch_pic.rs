@@ -6,12 +6,10 @@
 
 use crate::check::{Check, Outcome, equal};
 use crate::runtime::devices::{
-    CLEAR, EDGE, MASK, PCH_PIC, POLARITY, REQUEST, VECTOR, read8, read16, read32, read64, set_up,
-    taken, write8, write16, write32, write64,
+    CLEAR, EDGE, MASK, PCH_PIC, POLARITY, REQUEST, VECTOR, lines, read8, read16, read32, read64,
+    set_up, take_interrupts, taken, write8, write16, write32, write64,
 };
 use crate::runtime::smp;
-use crate::runtime::trap::{HARDWARE_LINES, mask, unmask};
-use crate::{csrrd, csrwr};
 use loongarch_isa::exception::Interrupt;
 
 /// The checks.
@@ -38,18 +36,6 @@ pub const CHECKS: [Check; 4] = [
     },
 ];
 
-fn line() -> u64 {
-    csrrd!(ESTAT) & HARDWARE_LINES
-}
-
-/// Takes what is pending.
-fn take() {
-    csrwr!(ECFG, HARDWARE_LINES);
-    unmask();
-    mask();
-    csrwr!(ECFG, 0);
-}
-
 fn registers() -> Outcome {
     set_up(smp::id(0));
     equal("last input", (read32(PCH_PIC + 4) >> 16 & 0xff).into(), 63)?;
@@ -72,20 +58,20 @@ fn level() -> Outcome {
     set_up(smp::id(0));
     write32(POLARITY, 1 << 10);
     equal("request", read64(REQUEST), 1 << 10)?;
-    equal("masked", line(), 0)?;
+    equal("masked", lines(), 0)?;
     for _ in 0..3 {
         let before = taken(0, 10);
         write64(MASK, !(1 << 10));
-        equal("unmasked", line(), Interrupt::hwi(0).bit())?;
-        take();
+        equal("unmasked", lines(), Interrupt::hwi(0).bit())?;
+        take_interrupts();
         equal("taken", taken(0, 10), before + 1)?;
-        equal("line after it", line(), 0)?;
+        equal("line after it", lines(), 0)?;
         write64(MASK, u64::MAX);
     }
     // What ends before it is taken is withdrawn.
     write64(MASK, !(1 << 10));
     write32(POLARITY, 0);
-    equal("ended", line(), 0)
+    equal("ended", lines(), 0)
 }
 
 /// Two that came while masked come both when unmasked, in any half.
@@ -94,15 +80,15 @@ fn masked() -> Outcome {
     write64(POLARITY, 1 << 33 | 1 << 5);
     let before = (taken(0, 5), taken(0, 33));
     write64(MASK, !(1 << 33 | 1 << 5));
-    take();
+    take_interrupts();
     equal("input 5", taken(0, 5), before.0 + 1)?;
     equal("input 33", taken(0, 33), before.1 + 1)?;
     // One lowered leaves the other.
     write64(MASK, u64::MAX);
     write64(MASK, !(1 << 33 | 1 << 5));
     write32(POLARITY, 0);
-    equal("line", line(), Interrupt::hwi(0).bit())?;
-    take();
+    equal("line", lines(), Interrupt::hwi(0).bit())?;
+    take_interrupts();
     equal("input 5", taken(0, 5), before.0 + 1)?;
     equal("input 33", taken(0, 33), before.1 + 2)?;
     write64(CLEAR, u64::MAX);
@@ -118,9 +104,9 @@ fn vector() -> Outcome {
     write64(MASK, !(1 << 40));
     for (vector, hwi) in [(0, 0), (63, 0), (64, 1), (255, 3)] {
         write8(VECTOR + 40, vector);
-        equal("line", line(), Interrupt::hwi(hwi).bit())?;
+        equal("line", lines(), Interrupt::hwi(hwi).bit())?;
         let before = taken(0, vector);
-        take();
+        take_interrupts();
         equal("taken", taken(0, vector), before + 1)?;
     }
     write64(MASK, u64::MAX);

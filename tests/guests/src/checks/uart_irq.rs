@@ -1,14 +1,13 @@
 //! The UART's interrupt: identified as a 16550A's, and taken by the vCPU
 //! that its vector is routed to.
 
+use super::eiointc::{arrives, others_take};
 use crate::check::{Check, Outcome, ensure, equal};
 use crate::runtime::devices::{
-    EDGE, MASK, UART, UART_INPUT, read8, route, set_up, taken, write8, write64,
+    CLEAR, EDGE, MASK, UART, UART_INPUT, lines, read8, route, set_up, take_interrupts, taken,
+    write8, write64,
 };
-use crate::runtime::trap::{HARDWARE_LINES, mask, unmask};
-use crate::runtime::{smp, wait_until};
-use crate::{csrrd, csrwr};
-use core::sync::atomic::{AtomicU64, Ordering};
+use crate::runtime::smp;
 
 /// The checks.
 pub const CHECKS: [Check; 4] = [
@@ -48,17 +47,6 @@ const LOOPBACK: u8 = 0x10;
 /// The vector of the UART's input.
 const VECTOR: u8 = UART_INPUT as u8;
 
-fn line() -> u64 {
-    csrrd!(ESTAT) & HARDWARE_LINES
-}
-
-fn take() {
-    csrwr!(ECFG, HARDWARE_LINES);
-    unmask();
-    mask();
-    csrwr!(ECFG, 0);
-}
-
 /// Everything goes to this vCPU, the UART's input is unmasked, and nothing
 /// of the UART is enabled.
 fn begin() {
@@ -86,10 +74,10 @@ fn receive() -> Outcome {
     write8(MCR, LOOPBACK);
     let before = taken(0, VECTOR);
     b"loop".iter().for_each(|&byte| write8(UART, byte));
-    equal("not enabled", line(), 0)?;
+    equal("not enabled", lines(), 0)?;
     write8(IER, 1);
-    let up = line();
-    take();
+    let up = lines();
+    take_interrupts();
     let count = taken(0, VECTOR);
     let identity = read8(IIR) & 0xf;
     let mut read = [0; 4];
@@ -113,10 +101,10 @@ fn transmit() -> Outcome {
     let mut identities = 0;
     for _ in 0..3 {
         write8(IER, 2);
-        take();
+        take_interrupts();
         identities += u64::from(read8(IIR) == 0xc2) + u64::from(read8(IIR) == 0xc1);
         write8(IER, 0);
-        write64(crate::runtime::devices::CLEAR, 1 << UART_INPUT);
+        write64(CLEAR, 1 << UART_INPUT);
     }
     write64(EDGE, 0);
     equal("identified", identities, 6)?;
@@ -125,33 +113,19 @@ fn transmit() -> Outcome {
 
 /// The interrupt goes to each vCPU in turn.
 fn each() -> Outcome {
-    static DONE: AtomicU64 = AtomicU64::new(0);
-    static LOST: AtomicU64 = AtomicU64::new(0);
     begin();
-    DONE.store(0, Ordering::SeqCst);
-    LOST.store(0, Ordering::SeqCst);
-    smp::on_all(|index| {
-        if index > 0 {
-            csrwr!(ECFG, HARDWARE_LINES);
-            unmask();
-            while DONE.load(Ordering::SeqCst) == 0 {
-                core::hint::spin_loop();
-            }
-            mask();
-            csrwr!(ECFG, 0);
-            return;
-        }
+    let lost = others_take(|| {
+        let mut lost = 0;
         for cpu in (1..smp::count()).cycle().take(32) {
             route(VECTOR, smp::id(cpu));
             let times = taken(cpu, VECTOR) + 1;
             write8(IER, 2);
-            let came = wait_until(|| taken(cpu, VECTOR) == times);
-            LOST.fetch_add(u64::from(!came), Ordering::Relaxed);
+            lost += u64::from(!arrives(cpu, VECTOR, times));
             read8(IIR);
             write8(IER, 0);
         }
-        DONE.store(1, Ordering::SeqCst);
+        lost
     });
     write64(MASK, u64::MAX);
-    equal("lost", LOST.load(Ordering::Relaxed), 0)
+    equal("lost", lost, 0)
 }

@@ -4,7 +4,9 @@
 //! VM: routes are physical ids, 64 vectors a line from HWI0 on.
 
 use super::smp::{self, MAX_CPUS};
+use super::trap::{HARDWARE_LINES, mask, unmask};
 use super::{device, iocsr};
+use crate::{csrrd, csrwr};
 use core::sync::atomic::{AtomicU64, Ordering};
 use guest_pv::abi::iocsr::{
     EIOINTC_CORE_ISR, EIOINTC_CORE_MAP, EIOINTC_ENABLE, EIOINTC_IP_MAP, VIRT_EIOINTC_CONFIG,
@@ -29,6 +31,19 @@ pub const UART_INPUT: u64 = 2;
 
 /// Words of 64 vectors.
 const WORDS: usize = 4;
+
+/// The hardware lines of this vCPU that are high, as in ESTAT.
+pub fn lines() -> u64 {
+    csrrd!(ESTAT) & HARDWARE_LINES
+}
+
+/// Lets this vCPU take the interrupts that are pending.
+pub fn take_interrupts() {
+    csrwr!(ECFG, HARDWARE_LINES);
+    unmask();
+    mask();
+    csrwr!(ECFG, 0);
+}
 
 /// How often each vCPU has taken each vector.
 static TAKEN: [[AtomicU64; 256]; MAX_CPUS] =

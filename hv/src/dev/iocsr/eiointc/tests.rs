@@ -243,17 +243,6 @@ fn narrow_writes_change_only_their_bytes() {
     }
 }
 
-#[test]
-fn reset_forgets_everything() {
-    let (chip, told) = linux();
-    chip.set(vector(0), true, &told);
-    chip.reset();
-    assert_eq!((chip.levels(0), chip.config().bits()), (0, 0));
-    for (first, _) in KEPT {
-        assert_eq!(chip.read(0, first, Double), 0);
-    }
-}
-
 /// A guest's access, or a device's.
 #[derive(Clone, Debug)]
 enum Step {
