@@ -1,7 +1,9 @@
 //! `cargo xtask test`: the parts, and the one list they stand in.
 
+mod alone;
 mod host;
 mod hv;
+mod ipi;
 mod kvm;
 mod lines;
 mod lvz;
@@ -48,6 +50,7 @@ pub fn parts() -> Vec<Box<dyn Part>> {
         Box::new(host::Host),
         Box::new(lvz::Lvz),
         Box::new(hv::Hv),
+        Box::new(ipi::Ipi),
         Box::new(kvm::Kvm),
     ]
 }

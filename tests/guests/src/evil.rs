@@ -9,6 +9,7 @@
 use crate::runtime::call::hvcl;
 use crate::runtime::cmdline::Options;
 use crate::runtime::devices::{self, UART};
+use crate::runtime::random::Random;
 use crate::runtime::trap::catch;
 use crate::runtime::{iocsr, memory};
 use crate::{csrwr, println};
@@ -20,29 +21,9 @@ const PROGRAM: u64 = 0x200_0000;
 /// Words of a program.
 const WORDS: u64 = 1 << 16;
 
-/// Random numbers (xorshift64*): a period of 2⁶⁴ − 1 is enough here.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// A number whose magnitude is random too: edges are likelier.
-    fn any(&mut self) -> u64 {
-        let bits = self.next() % 65;
-        let value = self.next().checked_shr(bits as u32).unwrap_or(0);
-        if self.next() & 1 == 0 { value } else { !value }
-    }
-}
-
 /// Does what the command line asks for. Doesn't return.
 pub fn run(options: &Options) -> ! {
-    let seed = options.list("seed").next().unwrap_or(1);
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(options.number("seed", 1));
     println!("evil: {}", options.text("kind"));
     match options.text("kind") {
         "zeros" => program(|| 0),

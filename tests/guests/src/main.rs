@@ -1,7 +1,7 @@
 //! Bare-metal guests that test the hypervisor from inside.
 //!
 //! One program, started by the hypervisor as a VM's kernel; its command line
-//! says what to do (`mode=`: check, the default, evil or bench), on which physical ids
+//! says what to do (`mode=`: check, the default, ipi, evil or bench), on which physical ids
 //! (`ids=0,1,…`) and which checks (`only=`part of a name). Each check prints
 //! a PASS or FAIL line; then the VM stops itself.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -20,6 +20,8 @@ mod checks;
 #[cfg(target_os = "none")]
 mod evil;
 #[cfg(target_os = "none")]
+mod pv;
+#[cfg(target_os = "none")]
 mod runtime;
 
 #[cfg(target_os = "none")]
@@ -28,7 +30,7 @@ use runtime::{call, cmdline::Options, smp, trap};
 /// The boot vCPU arrives here.
 #[cfg(target_os = "none")]
 extern "C" fn guest_main(_one: u64, command_line: u64) -> ! {
-    trap::set_up();
+    trap::set_up(0);
     let options = Options::new(command_line);
     smp::start(&options);
     let code = match options.text("mode") {
@@ -37,6 +39,7 @@ extern "C" fn guest_main(_one: u64, command_line: u64) -> ! {
             bench::run();
             0
         }
+        "ipi" => pv::run(&options),
         "" | "check" => check::run_all(&checks::ALL, options.text("only"), smp::count()),
         other => {
             println!("FAIL guest: no mode {other}");

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use crate::hypervisor::{GuestVm, Hypervisor, lines_of};
 use crate::qemu::Timing;
-use crate::suite::to_end;
+use crate::test::alone::{CLOSING, run_alone};
 use crate::test::lines::Transcript;
 use crate::test::{Options, Tally};
 
@@ -31,9 +31,6 @@ const WORST: [&str; 7] = [
     "zeros", "ones", "random", "storm", "calls", "devices", "spin",
 ];
 
-/// The part's own word at the end of a guest's checks.
-const CLOSING: &str = "guest";
-
 /// Runs them all.
 ///
 /// # Errors
@@ -46,7 +43,7 @@ pub fn run(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Res
                 more: PARAVIRTUAL,
                 ..GuestVm::new("a", vcpus, &format!("cpus={cpus}"))
             };
-            count(hypervisor, tally, &label, &vm, cpus, timing)?;
+            run_alone(hypervisor, tally, &label, &vm, cpus, timing, &[])?;
         }
     }
     sparse(hypervisor, tally)?;
@@ -103,47 +100,7 @@ fn sparse(hypervisor: &Hypervisor, tally: &mut Tally) -> Result<()> {
         ..GuestVm::new("a", 4, "only=ipi")
     };
     let timing = Timing::Deterministic { seed: 1 };
-    count(hypervisor, tally, "ids 0, 5, 64, 127", &vm, 2, timing)
-}
-
-/// Runs one VM to its end and counts its checks.
-fn count(
-    hypervisor: &Hypervisor,
-    tally: &mut Tally,
-    label: &str,
-    vm: &GuestVm,
-    cpus: u32,
-    timing: Timing,
-) -> Result<()> {
-    let machine = hypervisor.machine(std::slice::from_ref(vm), cpus, timing)?;
-    let printed = match to_end(&machine, LIMIT) {
-        Ok(printed) => String::from_utf8_lossy(&printed).into_owned(),
-        Err(error) => {
-            tally.fail(label, &format!("{error:#}"));
-            return Ok(());
-        }
-    };
-    let transcript = Transcript::parse(CLOSING, &lines_of(vm.name, &printed), &[]);
-    for (name, failure) in &transcript.checks {
-        match failure {
-            None => tally.pass(&format!("{name} ({label})")),
-            Some(why) => tally.fail(&format!("{name} ({label})"), why),
-        }
-    }
-    let mut faults = transcript.faults;
-    if !printed.contains("no VM runs: switching off") {
-        faults.push("the hypervisor didn't end by itself".to_owned());
-    }
-    let result = || {
-        let line = machine.command_line();
-        ensure!(
-            faults.is_empty(),
-            "{}; to replay: {line}",
-            faults.join("; ")
-        );
-        Ok(())
-    };
-    tally.check(&format!("the run as a whole ({label})"), result());
+    run_alone(hypervisor, tally, "ids 0, 5, 64, 127", &vm, 2, timing, &[])?;
     Ok(())
 }
 

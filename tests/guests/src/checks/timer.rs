@@ -3,7 +3,7 @@
 use crate::check::{Check, Outcome, ensure, equal};
 use crate::runtime::smp;
 use crate::runtime::trap::{mask, taken, unmask};
-use crate::runtime::{ticks, ticks_per_second};
+use crate::runtime::{microseconds, ticks, ticks_per_second};
 use crate::{csrrd, csrwr};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -55,11 +55,6 @@ pub const CHECKS: [Check; 8] = [
 
 const EN: u64 = 1;
 const PERIODIC: u64 = 2;
-
-/// Ticks in `us` microseconds, in steps of four.
-fn microseconds(us: u64) -> u64 {
-    (ticks_per_second() / 1_000_000 * us) & !3
-}
 
 fn arm(value: u64) {
     csrwr!(TICLR, 1);

@@ -30,4 +30,9 @@ impl Options {
             .split(',')
             .filter_map(|item| item.parse().ok())
     }
+
+    /// The number of `key`, or `otherwise` where there is none.
+    pub fn number(&self, key: &str, otherwise: u64) -> u64 {
+        self.list(key).next().unwrap_or(otherwise)
+    }
 }

@@ -6,9 +6,13 @@ pub mod cmdline;
 pub mod csr;
 pub mod devices;
 pub mod iocsr;
+pub mod random;
 pub mod smp;
 pub mod trap;
 pub mod uart;
+
+use crate::{csrrd, csrwr};
+use loongarch_isa::exception::Interrupt;
 
 /// The stable counter, in ticks.
 pub fn ticks() -> u64 {
@@ -30,6 +34,31 @@ pub fn cpucfg(word: u64) -> u64 {
 pub fn ticks_per_second() -> u64 {
     let ratio = cpucfg(5);
     cpucfg(4) * (ratio & 0xffff) / (ratio >> 16).max(1)
+}
+
+/// Ticks in `us` microseconds, in steps of four, as the timer counts.
+pub fn microseconds(us: u64) -> u64 {
+    (ticks_per_second() / 1_000_000 * us) & !3
+}
+
+/// Interrupts are off: sleeps until one of ECFG's comes, or for `us`
+/// microseconds.
+pub fn doze(us: u64) {
+    let ecfg = csrrd!(ECFG);
+    csrwr!(ECFG, ecfg | Interrupt::TI.bit());
+    csrwr!(TCFG, microseconds(us) | 1);
+    // SAFETY: waits; what has come already is pending and ends it.
+    unsafe { core::arch::asm!("idle 0", options(nostack)) };
+    csrwr!(TCFG, 0);
+    csrwr!(TICLR, 1);
+    csrwr!(ECFG, ecfg);
+}
+
+/// Interrupts are off: leaves the CPU to others for a moment.
+pub fn nap() {
+    let ecfg = csrwr!(ECFG, 0);
+    doze(20);
+    csrwr!(ECFG, ecfg);
 }
 
 /// The address at which `phys` is seen uncached: device registers.

@@ -1,9 +1,15 @@
 //! The other vCPUs: starting them and giving them work.
 
-use super::{boot, cmdline::Options, iocsr, trap};
-use crate::csrrd;
+use super::{boot, cmdline::Options, iocsr, nap, trap};
+use crate::{csrrd, csrwr};
+use core::arch::asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use guest_pv::abi::iocsr::{IPI_CLEAR, IPI_ENABLE, IPI_SEND, MAIL_SEND, ipi_send, mail_send};
+use guest_pv::abi::cpucfg::PvFeatures;
+use guest_pv::abi::iocsr::{IPI_CLEAR, IPI_STATUS};
+use guest_pv::cpu::{Cpu, PhysicalId};
+use guest_pv::ipi::{Action, Ipi};
+use guest_pv::loongarch::Native;
+use loongarch_isa::exception::Interrupt;
 
 /// Most vCPUs of a guest.
 pub const MAX_CPUS: usize = 128;
@@ -11,8 +17,8 @@ pub const MAX_CPUS: usize = 128;
 /// Index of the next vCPU to start; the boot vCPU has 0.
 pub static NEXT_INDEX: AtomicU64 = AtomicU64::new(1);
 
-/// Physical id of each vCPU, by the order in which they are listed.
-static IDS: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+/// The vCPUs, in the order in which they are listed.
+pub static CPUS: [Cpu; MAX_CPUS] = [const { Cpu::new() }; MAX_CPUS];
 static COUNT: AtomicUsize = AtomicUsize::new(1);
 
 static HOST_CPUS: AtomicU64 = AtomicU64::new(0);
@@ -20,10 +26,12 @@ static HOST_CPUS: AtomicU64 = AtomicU64::new(0);
 /// vCPUs that run.
 static ARRIVED: AtomicUsize = AtomicUsize::new(1);
 
-/// What the secondaries do, and how often that was changed.
+/// What the secondaries do, and how many have done it.
 static TASK: AtomicUsize = AtomicUsize::new(0);
-static ROUND: AtomicUsize = AtomicUsize::new(0);
 static DONE: AtomicUsize = AtomicUsize::new(0);
+
+/// Vector of the native IPI that begins a task.
+const GO: Action = Action::new(31).unwrap();
 
 /// Work for a vCPU, which gets its index.
 pub type Task = fn(usize);
@@ -41,66 +49,92 @@ pub fn host_cpus() -> u64 {
 
 /// Physical id of vCPU `index`.
 pub fn id(index: usize) -> u64 {
-    IDS[index].load(Ordering::Relaxed)
+    CPUS[index].id().map_or(u64::MAX, |id| id.number().into())
 }
 
-/// The index of the vCPU with this physical id.
-pub fn index_of(id: u64) -> Option<usize> {
-    (0..count()).find(|&index| self::id(index) == id)
+/// IPIs that the guest's own runtime sends: always native.
+fn native() -> Ipi<'static, Native> {
+    Ipi::new(Native, PvFeatures::empty(), &CPUS)
 }
 
 /// Starts every vCPU that the command line's `ids=` lists, beyond the first.
 pub fn start(options: &Options) {
-    let host_cpus = options.list("cpus").next().unwrap_or(0);
-    HOST_CPUS.store(host_cpus, Ordering::Relaxed);
-    let mut ids = options.list("ids");
-    IDS[0].store(ids.next().unwrap_or(0), Ordering::Relaxed);
-    iocsr::write_w(IPI_ENABLE.into(), u64::from(u32::MAX));
-    for (index, id) in (1..MAX_CPUS).zip(ids) {
-        IDS[index].store(id, Ordering::Relaxed);
-        COUNT.store(index + 1, Ordering::Relaxed);
-        let entry = boot::secondary_entry();
-        let target = id as u32;
-        iocsr::write_d(MAIL_SEND.into(), mail_send(target, 1, (entry >> 32) as u32));
-        iocsr::write_d(MAIL_SEND.into(), mail_send(target, 0, entry as u32));
-        iocsr::write_w(IPI_SEND.into(), ipi_send(target, 0).into());
+    HOST_CPUS.store(options.number("cpus", 0), Ordering::Relaxed);
+    let ids = options.list("ids").map(|id| PhysicalId::new(id as u32));
+    let count = CPUS.iter().zip(ids).fold(0, |count, (cpu, id)| {
+        id.inspect(|&id| cpu.set_id(id));
+        count + 1
+    });
+    COUNT.store(count, Ordering::Relaxed);
+    native().enable();
+    for index in 1..count {
+        // SAFETY: the vCPU waits to be started, and that is its entry.
+        if let Err(error) = unsafe { native().boot(index, boot::secondary_entry()) } {
+            crate::println!("FAIL smp.start: {error}");
+        }
         while ARRIVED.load(Ordering::Acquire) <= index {
-            core::hint::spin_loop();
+            nap();
         }
     }
 }
 
 /// Every other vCPU arrives here.
 pub extern "C" fn secondary_main(index: usize) -> ! {
-    trap::set_up();
+    trap::set_up(index);
     // The boot IPI stays pending until it is cleared.
     iocsr::write_w(IPI_CLEAR.into(), u64::from(u32::MAX));
-    iocsr::write_w(IPI_ENABLE.into(), u64::from(u32::MAX));
+    native().enable();
     if csrrd!(CPUID) != id(index) {
         crate::println!("FAIL smp.start: id {:#x} at index {index}", csrrd!(CPUID));
     }
     ARRIVED.fetch_add(1, Ordering::Release);
-    let mut seen = 0;
     loop {
-        while ROUND.load(Ordering::Acquire) == seen {
-            core::hint::spin_loop();
-        }
-        seen += 1;
+        wait_for_go();
         let task = TASK.load(Ordering::Relaxed);
-        // SAFETY: `on_all` stored a `Task` before it began the round.
+        // SAFETY: `on_all` stored a `Task` before it said go.
         let task: Task = unsafe { core::mem::transmute(task) };
         task(index);
         DONE.fetch_add(1, Ordering::Release);
     }
 }
 
+/// Sleeps until the boot vCPU says go: vCPUs that share a CPU don't take
+/// each other's time while they wait.
+fn wait_for_go() {
+    trap::mask();
+    csrwr!(ECFG, Interrupt::IPI.bit());
+    loop {
+        let vectors = iocsr::read_w(IPI_STATUS.into());
+        iocsr::write_w(IPI_CLEAR.into(), vectors);
+        if vectors >> GO.number() & 1 == 1 {
+            break;
+        }
+        // SAFETY: waits; what came since the look is pending and ends it.
+        unsafe { asm!("idle 0", options(nostack)) };
+    }
+    csrwr!(ECFG, 0);
+}
+
 /// Runs `task` on every vCPU at once; returns when all are done.
 pub fn on_all(task: Task) {
-    DONE.store(0, Ordering::Relaxed);
-    TASK.store(task as usize, Ordering::Relaxed);
-    ROUND.fetch_add(1, Ordering::Release);
+    begin(task);
     task(0);
+    finish();
+}
+
+/// Every vCPU but the first begins with `task`.
+pub fn begin(task: Task) {
+    DONE.store(0, Ordering::Relaxed);
+    TASK.store(task as usize, Ordering::Release);
+    for index in 1..count() {
+        // The index is that of a vCPU which was started.
+        let _ = native().send_ipi_single(index, GO);
+    }
+}
+
+/// Waits until every vCPU but the first is done.
+pub fn finish() {
     while DONE.load(Ordering::Acquire) < count() - 1 {
-        core::hint::spin_loop();
+        nap();
     }
 }

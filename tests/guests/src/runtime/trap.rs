@@ -3,11 +3,11 @@
 //! An exception is expected inside [`catch`], which says what came; anywhere
 //! else it fails the guest. Interrupts are counted by line.
 
-use super::smp::{self, MAX_CPUS};
+use super::smp::MAX_CPUS;
 use crate::{csrrd, csrwr, csrxchg};
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use loongarch_isa::csr::Csr;
 use loongarch_isa::exception::Interrupt;
 
@@ -90,15 +90,16 @@ unsafe extern "C" {
     fn guest_exception_entry();
 }
 
-/// Sets this vCPU's exception entry.
-pub fn set_up() {
+/// Sets this vCPU's exception entry, and that it is the one of `index`.
+pub fn set_up(index: usize) {
+    csrwr!(save(1), index as u64);
     csrwr!(ECFG, 0);
     csrwr!(EENTRY, guest_exception_entry as *const () as u64);
 }
 
 /// The index of this vCPU.
 pub fn this_cpu() -> usize {
-    smp::index_of(csrrd!(CPUID)).unwrap_or(0)
+    (csrrd!(save(1)) as usize).min(MAX_CPUS - 1)
 }
 
 extern "C" fn handle(frame: &mut Frame) {
@@ -137,29 +138,62 @@ extern "C" fn handle(frame: &mut Frame) {
     frame.prmd &= !3;
 }
 
+/// Handles SWI0 and IPI, whichever are among the lines.
+pub type IpiHandler = fn(usize, u64);
+
+/// The handler, if it isn't [`acknowledge`].
+static IPI_HANDLER: AtomicUsize = AtomicUsize::new(0);
+
+/// From now on `handler` handles SWI0 and IPI on every vCPU.
+pub fn handle_ipis_by(handler: IpiHandler) {
+    IPI_HANDLER.store(handler as usize, Ordering::Release);
+}
+
 fn interrupt(cpu: usize, lines: u64) {
     for line in (0..13).filter(|line| lines >> line & 1 == 1) {
         COUNTS[cpu][line].fetch_add(1, Ordering::Relaxed);
     }
-    if lines & Interrupt::SWI0.bit() != 0 {
-        csrxchg!(ESTAT, 0, Interrupt::SWI0.bit());
-    }
     if lines & Interrupt::TI.bit() != 0 {
         csrwr!(TICLR, 1);
     }
-    if lines & Interrupt::IPI.bit() != 0 {
-        use guest_pv::abi::iocsr::{IPI_CLEAR, IPI_STATUS};
-        let status = super::iocsr::read_w(IPI_STATUS.into());
-        super::iocsr::write_w(IPI_CLEAR.into(), status);
+    match IPI_HANDLER.load(Ordering::Acquire) {
+        0 => acknowledge(lines),
+        handler => {
+            // SAFETY: `handle_ipis_by` stored an `IpiHandler`.
+            let handler: IpiHandler = unsafe { core::mem::transmute(handler) };
+            handler(cpu, lines);
+        }
     }
     if lines & HARDWARE_LINES != 0 {
         super::devices::take(cpu);
     }
 }
 
+/// Clears SWI0 and the IPI's vectors, and does nothing else.
+fn acknowledge(lines: u64) {
+    if lines & Interrupt::SWI0.bit() != 0 {
+        csrxchg!(ESTAT, 0, Interrupt::SWI0.bit());
+    }
+    if lines & Interrupt::IPI.bit() != 0 {
+        clear_vectors();
+    }
+}
+
+/// Clears the IPI's vectors.
+pub fn clear_vectors() {
+    use guest_pv::abi::iocsr::{IPI_CLEAR, IPI_STATUS};
+    let status = super::iocsr::read_w(IPI_STATUS.into());
+    super::iocsr::write_w(IPI_CLEAR.into(), status);
+}
+
 /// How often this vCPU has taken the interrupt of `line`.
 pub fn taken(line: Interrupt) -> u64 {
-    COUNTS[this_cpu()][usize::from(line.number())].load(Ordering::Relaxed)
+    taken_by(this_cpu(), line)
+}
+
+/// How often vCPU `cpu` has.
+pub fn taken_by(cpu: usize, line: Interrupt) -> u64 {
+    COUNTS[cpu][usize::from(line.number())].load(Ordering::Relaxed)
 }
 
 /// Runs `act`, in which an exception is expected to come once; what came.

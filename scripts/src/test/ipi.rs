@@ -1,0 +1,153 @@
+//! Part `ipi`: the crate guest-pv on the hypervisor.
+//!
+//! A guest sends IPIs among its vCPUs, one at a time and in a storm, and counts who has
+//! sent to whom, who has handled whose, and how many calls it took; with as many CPUs as
+//! vCPUs and with far fewer, with ids dense and sparse, and without the feature.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::alone::run_alone;
+use super::{Options, Part, Tally};
+use crate::context::Context;
+use crate::hypervisor::{GuestVm, Hypervisor};
+use crate::qemu::Timing;
+use crate::suite::NEEDS;
+
+/// The part `ipi`.
+pub struct Ipi;
+
+/// The guest's checks, all of which must have run.
+const CHECKS: [&str; 8] = [
+    "guest-pv.detect",
+    "guest-pv.self",
+    "guest-pv.single",
+    "guest-pv.all",
+    "guest-pv.pending",
+    "guest-pv.windows",
+    "guest-pv.storm",
+    "guest-pv.ledger",
+];
+
+/// A VM and the machine it runs on.
+struct Shape {
+    label: &'static str,
+    ids: Vec<u32>,
+    cpus: u32,
+    paravirtual: bool,
+    /// The ids make windows grow, and overflow, in every way.
+    growth: bool,
+    /// How often each vCPU sends in the storm.
+    rounds: u32,
+}
+
+impl Shape {
+    /// Paravirtual IPIs among vCPUs with these ids.
+    fn new(label: &'static str, ids: Vec<u32>, cpus: u32, rounds: u32) -> Self {
+        Self {
+            label,
+            ids,
+            cpus,
+            paravirtual: true,
+            growth: false,
+            rounds,
+        }
+    }
+
+    fn vm(&self, seed: u64) -> GuestVm {
+        let (pv, growth) = (u8::from(self.paravirtual), u8::from(self.growth));
+        let rounds = self.rounds;
+        let words = format!("mode=ipi pv={pv} growth={growth} rounds={rounds} seed={seed}");
+        GuestVm {
+            ids: self.ids.clone(),
+            more: if self.paravirtual {
+                "pv_ipi = true"
+            } else {
+                ""
+            },
+            ..GuestVm::new("a", 1, &words)
+        }
+    }
+}
+
+/// Ids of 16 vCPUs around the width of a window, in no order.
+const AROUND: [u32; 16] = [
+    400, 527, 528, 401, 399, 272, 273, 0, 127, 128, 1023, 896, 895, 600, 5, 700,
+];
+
+/// All shapes.
+fn shapes() -> Vec<Shape> {
+    let dense = |count| (0..count).collect();
+    // Groups of 32, each begun in the middle, with steps of 7, 8 and 9.
+    let sparse = (0..128_u32).map(|index| index ^ 21);
+    let sparse = sparse.map(|place| place * 8 + place % 8).collect();
+    vec![
+        Shape::new("16 on 16", dense(16), 16, 400),
+        Shape::new("16 on 4", dense(16), 4, 400),
+        Shape {
+            growth: true,
+            ..Shape::new("16 on 4, ids around a window", AROUND.to_vec(), 4, 400)
+        },
+        Shape {
+            paravirtual: false,
+            ..Shape::new("16 on 4, native", dense(16), 4, 100)
+        },
+        Shape::new("128 on 4", dense(128), 4, 50),
+        Shape {
+            growth: true,
+            ..Shape::new("128 on 4, sparse ids", sparse, 4, 50)
+        },
+    ]
+}
+
+impl Part for Ipi {
+    fn name(&self) -> &'static str {
+        "ipi"
+    }
+
+    fn about(&self) -> &'static str {
+        "IPIs among the vCPUs of a guest, by the crate guest-pv"
+    }
+
+    fn needs(&self) -> Vec<&'static str> {
+        NEEDS.to_vec()
+    }
+
+    fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
+        let hypervisor = Hypervisor::build(cx)?;
+        let seed = options.seed.unwrap_or(1);
+        let timing = Timing::Deterministic { seed };
+        for shape in shapes() {
+            shape.run(&hypervisor, tally, timing, seed)?;
+        }
+        Ok(())
+    }
+}
+
+impl Shape {
+    /// Runs it once; how many IPIs were handled.
+    fn run(
+        &self,
+        hypervisor: &Hypervisor,
+        tally: &mut Tally,
+        timing: Timing,
+        seed: u64,
+    ) -> Result<u64> {
+        let label = format!("{}, {}", self.label, timing.label());
+        let vm = self.vm(seed);
+        let start = Instant::now();
+        let printed = run_alone(hypervisor, tally, &label, &vm, self.cpus, timing, &CHECKS)?;
+        let (count, seconds) = (handled(&printed).unwrap_or(0), start.elapsed().as_secs());
+        println!("{label}: {count} IPIs in {seconds} s");
+        Ok(count)
+    }
+}
+
+/// The number in the guest's line `guest: n IPIs`.
+fn handled(printed: &str) -> Option<u64> {
+    let counts = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("guest: ")?.strip_suffix(" IPIs"));
+    counts.last()?.parse().ok()
+}
