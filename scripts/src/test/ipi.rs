@@ -146,8 +146,8 @@ impl Shape {
 
 /// The number in the guest's line `guest: n IPIs`.
 fn handled(printed: &str) -> Option<u64> {
-    let counts = printed
+    let mut counts = printed
         .lines()
         .filter_map(|line| line.strip_prefix("guest: ")?.strip_suffix(" IPIs"));
-    counts.last()?.parse().ok()
+    counts.next_back()?.parse().ok()
 }

@@ -52,6 +52,11 @@ pub fn id(index: usize) -> u64 {
     CPUS[index].id().map_or(u64::MAX, |id| id.number().into())
 }
 
+/// The index of the vCPU with this physical id.
+pub fn index_of(id: u64) -> Option<usize> {
+    (0..count()).find(|&index| self::id(index) == id)
+}
+
 /// IPIs that the guest's own runtime sends: always native.
 fn native() -> Ipi<'static, Native> {
     Ipi::new(Native, PvFeatures::empty(), &CPUS)
