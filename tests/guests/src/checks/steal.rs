@@ -103,7 +103,7 @@ fn busy(index: usize) {
 }
 
 /// vCPUs that share one CPU: what each was busy for, less what was stolen,
-/// comes to the time that passed. Those that are done are busy waiting, so
+/// comes to the time that passed. Those that are done wait, so
 /// it may be less than all of it.
 fn shared() -> Outcome {
     if smp::host_cpus() != 1 {
