@@ -164,9 +164,20 @@ fn entry(whole: &[u8], index: usize) -> Option<(&str, &[u8])> {
 /// CRC-32 as in ISO 3309 and zlib.
 #[must_use]
 pub fn crc32(bytes: &[u8]) -> u32 {
+    #[cfg(target_arch = "loongarch64")]
+    {
+        let (words, rest) = bytes.as_chunks();
+        if let Some(crc) = crate::arch::memory::crc32(u32::MAX, words) {
+            return !crc_by_table(crc, rest);
+        }
+    }
+    !crc_by_table(u32::MAX, bytes)
+}
+
+fn crc_by_table(crc: u32, bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = crc_table();
     let step = |crc: u32, &byte: &u8| TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8;
-    !bytes.iter().fold(u32::MAX, step)
+    bytes.iter().fold(crc, step)
 }
 
 const fn crc_table() -> [u32; 256] {

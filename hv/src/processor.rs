@@ -9,9 +9,9 @@ use crate::arch::{bank, cpu, tlb, trap, world_switch};
 use crate::dev::uart::Sink;
 use crate::isa::csr::{GSTAT, GTLBC, TCFG, TICLR};
 use crate::isa::exception::Interrupt;
-use crate::mm::addr::Gpa;
+use crate::mm::addr::{Gpa, Hpa};
 use crate::mm::gid::{GidPool, Lease};
-use crate::mm::phys::Cached;
+use crate::mm::phys::{Cached, PhysMem};
 use crate::platform::eiointc;
 use crate::platform::ipi::{self, Vector};
 use crate::sched::{Scheduler, Slot};
@@ -403,6 +403,11 @@ impl Hardware for Machine {
         if let Some(lease) = self.lease {
             tlb::flush_page(lease.gid, gpa);
         }
+    }
+
+    fn clear(&self, hpa: Hpa, bytes: u64) {
+        // SAFETY: used for the VM's RAM, which no guest sees yet.
+        unsafe { Cached::new() }.zero(hpa, bytes);
     }
 
     fn load_units(&mut self, vcpu: &mut Vcpu) {

@@ -1,9 +1,9 @@
 //! A virtual machine: memory, devices, and what its vCPUs share.
 //!
-//! Everything here may be used from any CPU at any time; nothing of it is
-//! changed by an exit but single words, and no exit takes the lock of the
-//! second-stage tables. Lock order: `stage2`; the UART's; `pch_pic`'s;
-//! `eiointc`'s. Postboxes have none.
+//! Everything here may be used from any CPU at any time; no frequent exit
+//! takes the lock of the second-stage tables, only the first use of a block
+//! of RAM and a fault on it do. Lock order: the RAM's fresh blocks; `stage2`;
+//! the UART's; `pch_pic`'s; `eiointc`'s. Postboxes have none.
 
 pub mod wires;
 
@@ -238,6 +238,11 @@ impl Vm {
             // No vCPU has run yet: no TLB knows these tables.
             let _ = mapped.map_err(VmError::Map)?;
         }
+        for block in ram.fresh() {
+            // Likewise. The directory stays: mapping it again takes no frame.
+            let unmapped = stage2.unmap(block.gpa, block.bytes);
+            let _ = unmapped.map_err(VmError::Map)?;
+        }
         let vcpus = config.ids.iter();
         let vcpus: Box<[_]> = vcpus.map(|&id| Arc::new(VcpuShared::new(id))).collect();
         Ok(Self {
@@ -270,6 +275,21 @@ impl Vm {
     /// The second-stage tables.
     pub const fn stage2(&self) -> &Mutex<Stage2<Tables>> {
         &self.stage2
+    }
+
+    /// If `gpa` lies in a block of RAM that nobody has used yet, `clear` gets
+    /// its address and bytes, and it is mapped. False where it was in use
+    /// already, or is no RAM.
+    pub fn populate(&self, gpa: Gpa, clear: impl FnOnce(Hpa, u64)) -> bool {
+        self.ram.first_use(gpa, |block| {
+            clear(block.hpa, block.bytes);
+            let mapped = self
+                .stage2
+                .lock()
+                .map(block.gpa, block.hpa, block.bytes, Access::ALL);
+            // A TLB that holds it as absent faults once more, and forgets it.
+            mapped.is_ok()
+        })
     }
 
     /// Its vCPUs, by index.

@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod csr;
 pub mod iocsr;
 pub mod lvz;
+pub mod memory;
 mod stubs;
 pub mod tlb;
 pub mod trap;

@@ -9,7 +9,7 @@
 
 use super::Start;
 use crate::mm::addr::{Gpa, PAGE_BYTES};
-use crate::mm::guest_mem::{GuestBuf, GuestRam};
+use crate::mm::guest_mem::GuestRam;
 use crate::mm::phys::PhysMem;
 use elf::ElfBytes;
 use elf::abi::{ELFCLASS64, EM_LOONGARCH, PT_LOAD};
@@ -81,7 +81,8 @@ fn load_segment(
     let bytes = range.ok_or(ElfError::Malformed)?;
     let size = segment.p_memsz.max(segment.p_filesz);
     if size > 0 {
-        let buffer = GuestBuf::new(ram, at, size).ok_or(ElfError::OutsideRam(at))?;
+        let buffer = ram.buffer(memory, at, size);
+        let buffer = buffer.ok_or(ElfError::OutsideRam(at))?;
         buffer.write(memory, bytes);
     }
     Ok(())
@@ -91,7 +92,7 @@ fn load_segment(
 fn load_command_line(text: &str, ram: &GuestRam, memory: &mut impl PhysMem) -> Option<Gpa> {
     let low = ram.regions().first()?;
     let at = Gpa::new(low.gpa.get() + low.bytes - PAGE_BYTES);
-    let buffer = GuestBuf::new(ram, at, PAGE_BYTES)?;
+    let buffer = ram.buffer(memory, at, PAGE_BYTES)?;
     if text.len() as u64 >= PAGE_BYTES {
         return None;
     }

@@ -3,7 +3,7 @@
 use crate::config::VmConfig;
 use crate::mm::addr::{Hpa, PAGE_BYTES};
 use crate::mm::guest_mem::{GuestRam, RamRegion};
-use crate::mm::phys::{Cached, PhysMem};
+use crate::mm::phys::Cached;
 use crate::start::FRAMES;
 use alloc::format;
 use alloc::string::String;
@@ -23,7 +23,8 @@ impl Drop for Frames {
     }
 }
 
-/// Takes RAM for a VM, in blocks as large as there are, all zero.
+/// Takes RAM for a VM, in blocks as large as there are; what the VM sees of
+/// it is zero.
 pub fn take(config: &VmConfig, memory: &mut Cached) -> Result<(Frames, GuestRam), String> {
     let mut taken = Frames::default();
     let mut regions = Vec::new();
@@ -33,14 +34,13 @@ pub fn take(config: &VmConfig, memory: &mut Cached) -> Result<(Frames, GuestRam)
             let left = (bytes - done) / PAGE_BYTES;
             let (hpa, pages) = take_block(left).ok_or("out of RAM")?;
             taken.0.push((hpa, pages));
-            memory.zero(hpa, pages * PAGE_BYTES);
             let gpa = gpa.checked_add(done).ok_or("RAM beyond 64 bits")?;
             let bytes = pages * PAGE_BYTES;
             regions.push(RamRegion { gpa, hpa, bytes });
             done += bytes;
         }
     }
-    let ram = GuestRam::new(regions).map_err(|error| format!("{error:?}"))?;
+    let ram = GuestRam::uncleared(regions, memory).map_err(|error| format!("{error:?}"))?;
     Ok((taken, ram))
 }
 

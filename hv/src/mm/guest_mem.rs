@@ -2,10 +2,17 @@
 //!
 //! An address or length that a guest chose becomes a [`GuestBuf`] once, by a
 //! check against the VM's RAM; from there on it can't leave it.
+//!
+//! What a VM gets of RAM has had other users. Clearing gigabytes before it
+//! starts would be most of what a start takes, so whole blocks are cleared
+//! when they are first used, by the guest or for it: until then they are
+//! fresh, and mapped nowhere.
 
 use super::addr::{Gpa, Hpa, PAGE_BYTES, overlap};
 use super::phys::PhysMem;
+use super::stage2::BLOCK_BYTES;
 use alloc::vec::Vec;
+use spin::Mutex;
 
 /// A range of a VM's RAM that is contiguous in the host too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +23,34 @@ pub struct RamRegion {
     pub hpa: Hpa,
     /// Its length, a multiple of 16 KiB.
     pub bytes: u64,
+}
+
+impl RamRegion {
+    /// Its parts between multiples of a block's size in the guest's space.
+    fn pieces(self) -> impl Iterator<Item = Self> {
+        let mut done = 0;
+        core::iter::from_fn(move || {
+            let left = self.bytes.checked_sub(done).filter(|&left| left > 0)?;
+            let gpa = self.gpa.checked_add(done)?;
+            let hpa = self.hpa.checked_add(done)?;
+            let bytes = left.min(BLOCK_BYTES - gpa.get() % BLOCK_BYTES);
+            done += bytes;
+            Some(Self { gpa, hpa, bytes })
+        })
+    }
+
+    /// Whether one entry of the second stage maps it, so that mapping it
+    /// takes no table.
+    const fn is_block(&self) -> bool {
+        self.bytes == BLOCK_BYTES
+            && self.gpa.is_aligned(BLOCK_BYTES)
+            && self.hpa.is_aligned(BLOCK_BYTES)
+    }
+
+    fn contains(&self, gpa: Gpa) -> bool {
+        gpa.offset_from(self.gpa)
+            .is_some_and(|offset| offset < self.bytes)
+    }
 }
 
 /// Why regions don't make a VM's RAM.
@@ -31,10 +66,12 @@ pub enum RamError {
 #[derive(Debug, Default)]
 pub struct GuestRam {
     regions: Vec<RamRegion>,
+    /// Blocks that nobody has used yet, in any order.
+    fresh: Mutex<Vec<RamRegion>>,
 }
 
 impl GuestRam {
-    /// RAM of these regions, in any order.
+    /// RAM of these regions, in any order, which is in use as it is.
     ///
     /// # Errors
     /// See [`RamError`].
@@ -57,7 +94,71 @@ impl GuestRam {
                 return Err(RamError::Overlap(*a, *b));
             }
         }
-        Ok(Self { regions })
+        let fresh = Mutex::default();
+        Ok(Self { regions, fresh })
+    }
+
+    /// RAM of these regions, in any order, that holds what others left:
+    /// blocks are cleared when they are first used, what is no whole block is
+    /// cleared now.
+    ///
+    /// # Errors
+    /// See [`RamError`].
+    pub fn uncleared(regions: Vec<RamRegion>, memory: &mut impl PhysMem) -> Result<Self, RamError> {
+        let ram = Self::new(regions)?;
+        let mut fresh = Vec::new();
+        for piece in ram.regions.iter().flat_map(|region| region.pieces()) {
+            if piece.is_block() {
+                fresh.push(piece);
+            } else {
+                memory.zero(piece.hpa, piece.bytes);
+            }
+        }
+        *ram.fresh.lock() = fresh;
+        Ok(ram)
+    }
+
+    /// The blocks that nobody has used yet.
+    #[must_use]
+    pub fn fresh(&self) -> Vec<RamRegion> {
+        self.fresh.lock().clone()
+    }
+
+    /// If `gpa` lies in a fresh block, `begin` is to clear and map it: where
+    /// it gives true the block is in use from then on. Whoever else uses the
+    /// block first waits until `begin` is done. Whether it was fresh.
+    pub fn first_use(&self, gpa: Gpa, begin: impl FnOnce(&RamRegion) -> bool) -> bool {
+        let mut fresh = self.fresh.lock();
+        let found = fresh.iter().position(|block| block.contains(gpa));
+        let Some(block) = found.and_then(|index| Some((index, fresh.get(index)?))) else {
+            return false;
+        };
+        let (index, block) = block;
+        if begin(block) {
+            fresh.swap_remove(index);
+        }
+        true
+    }
+
+    /// Clears the fresh blocks that `bytes` bytes at `gpa` reach into, before
+    /// the hypervisor writes there. No guest may run yet: they aren't mapped.
+    fn prepare(&self, memory: &mut impl PhysMem, gpa: Gpa, bytes: u64) {
+        self.fresh.lock().retain(|block| {
+            let reached = overlap(gpa.get(), bytes, block.gpa.get(), block.bytes);
+            if reached {
+                memory.zero(block.hpa, block.bytes);
+            }
+            !reached
+        });
+    }
+
+    /// The `bytes` bytes at `gpa`, for the hypervisor to write before the
+    /// guest runs; `None` where they aren't all RAM of one region.
+    #[must_use]
+    pub fn buffer(&self, memory: &mut impl PhysMem, gpa: Gpa, bytes: u64) -> Option<GuestBuf> {
+        let buffer = GuestBuf::new(self, gpa, bytes)?;
+        self.prepare(memory, gpa, bytes);
+        Some(buffer)
     }
 
     /// The regions, by rising guest address.
@@ -78,7 +179,8 @@ impl GuestRam {
     }
 
     /// Copies `from` to `gpa` and on, from one region into the next where
-    /// they adjoin; false where the RAM ends before that.
+    /// they adjoin, before the guest runs; false where the RAM ends before
+    /// that.
     #[must_use]
     pub fn write(&self, memory: &mut impl PhysMem, mut gpa: Gpa, mut from: &[u8]) -> bool {
         while !from.is_empty() {
@@ -88,7 +190,7 @@ impl GuestRam {
                 (left > 0).then_some(left)
             });
             let bytes = next.map_or(0, |left| left.min(from.len() as u64));
-            let Some(buffer) = GuestBuf::new(self, gpa, bytes) else {
+            let Some(buffer) = self.buffer(memory, gpa, bytes) else {
                 return false;
             };
             let (_, rest) = from.split_at(buffer.write(memory, from));
@@ -109,8 +211,8 @@ pub struct GuestBuf {
 }
 
 impl GuestBuf {
-    /// The `bytes` bytes at `gpa`; `None` where they aren't all RAM of one
-    /// region.
+    /// The `bytes` bytes at `gpa`, of blocks in use; `None` where they aren't
+    /// all RAM of one region.
     #[must_use]
     pub fn new(ram: &GuestRam, gpa: Gpa, bytes: u64) -> Option<Self> {
         let hpa = ram.find(gpa, bytes)?;
@@ -267,5 +369,69 @@ mod tests {
         buffer.zero(&mut memory);
         assert_eq!(memory.0[end - 5..end + 1], [0xff, 0, 0, 0, 0, 0xff]);
         assert_eq!(GuestBuf::new(&ram, Gpa::new(PAGE_BYTES - 4), 5), None);
+    }
+
+    /// Memory that says what is cleared.
+    struct Cleared(Vec<(u64, u64)>);
+
+    impl PhysMem for Cleared {
+        fn read(&self, _: Hpa, _: &mut [u8]) {}
+        fn write(&mut self, _: Hpa, _: &[u8]) {}
+        fn zero(&mut self, at: Hpa, bytes: u64) {
+            self.0.push((at.get(), bytes));
+        }
+    }
+
+    /// 1 page, 2 blocks and a half from 32 MiB - 16 KiB on; their frames are
+    /// on boundaries of blocks when the guest's are. And a block whose frames
+    /// are not.
+    fn uncleared() -> (GuestRam, Cleared) {
+        let mut memory = Cleared(Vec::new());
+        let bytes = PAGE_BYTES + 5 * BLOCK_BYTES / 2;
+        let regions = vec![
+            region(
+                BLOCK_BYTES - PAGE_BYTES,
+                9 * BLOCK_BYTES - PAGE_BYTES,
+                bytes,
+            ),
+            region(8 * BLOCK_BYTES, 20 * BLOCK_BYTES + PAGE_BYTES, BLOCK_BYTES),
+        ];
+        let ram = GuestRam::uncleared(regions, &mut memory).unwrap();
+        (ram, memory)
+    }
+
+    #[test]
+    fn what_is_no_whole_block_is_cleared_at_once() {
+        let (ram, memory) = uncleared();
+        let expected = [
+            (9 * BLOCK_BYTES - PAGE_BYTES, PAGE_BYTES),
+            (11 * BLOCK_BYTES, BLOCK_BYTES / 2),
+            (20 * BLOCK_BYTES + PAGE_BYTES, BLOCK_BYTES),
+        ];
+        assert_eq!(memory.0, expected);
+        let block = |n| region(n * BLOCK_BYTES, (8 + n) * BLOCK_BYTES, BLOCK_BYTES);
+        assert_eq!(ram.fresh(), [block(1), block(2)]);
+    }
+
+    #[test]
+    fn a_block_is_cleared_once_by_its_first_user() {
+        let (ram, mut memory) = uncleared();
+        memory.0.clear();
+        let two = Gpa::new(3 * BLOCK_BYTES - 1);
+        assert!(ram.first_use(two, |block| block.hpa == Hpa::new(10 * BLOCK_BYTES)));
+        assert!(!ram.first_use(two, |_| panic!("it is in use")));
+        // Where the first use fails the block stays as it was.
+        let one = Gpa::new(BLOCK_BYTES);
+        assert!(ram.first_use(one, |_| false));
+        assert_eq!(ram.fresh().len(), 1);
+        // One byte before it and one in it, written by the hypervisor.
+        assert!(ram.write(&mut memory, Gpa::new(BLOCK_BYTES - 1), &[1, 2]));
+        assert_eq!(memory.0, [(9 * BLOCK_BYTES, BLOCK_BYTES)]);
+        assert!(ram.buffer(&mut memory, one, 8).is_some());
+        assert!(!ram.first_use(one, |_| true));
+        assert_eq!(memory.0.len(), 1);
+        for outside in [0, 8 * BLOCK_BYTES, u64::MAX] {
+            assert!(!ram.first_use(Gpa::new(outside), |_| true));
+        }
     }
 }

@@ -99,7 +99,7 @@ mod window {
 
         fn zero(&mut self, at: Hpa, bytes: u64) {
             // SAFETY: as in `read`.
-            unsafe { core::ptr::write_bytes(cached(at), 0, bytes as usize) }
+            unsafe { crate::arch::memory::clear(cached(at), bytes as usize) }
         }
     }
 

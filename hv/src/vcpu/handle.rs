@@ -13,7 +13,7 @@ use super::{Resume, StopReason, Vcpu, Yield};
 use crate::dev::bus::Place;
 use crate::isa::exception::{Ecode, Interrupt};
 use crate::isa::insn::{Insn, decode_sensitive};
-use crate::mm::addr::Gpa;
+use crate::mm::addr::{Gpa, Hpa};
 use crate::stats::Stats;
 use crate::vcpu::postbox::Posts;
 use crate::vm::{Notifier, Vm};
@@ -39,6 +39,8 @@ pub trait Hardware: Notifier {
     fn host_interrupt(&mut self, estat: u64) -> Resume;
     /// The stable counter.
     fn ticks(&self) -> u64;
+    /// Clears RAM of the VM's that nobody has used yet.
+    fn clear(&self, hpa: Hpa, bytes: u64);
     /// Passes on a byte of the VM's console.
     fn console(&self, vm: &Vm, byte: u8);
 }
@@ -164,7 +166,7 @@ struct CallEnv<'a, N> {
     notifier: &'a N,
 }
 
-impl<N: Notifier> hypercall::Env for CallEnv<'_, N> {
+impl<N: Hardware> hypercall::Env for CallEnv<'_, N> {
     fn features(&self) -> PvFeatures {
         self.vm.cpucfg.features()
     }
@@ -178,6 +180,8 @@ impl<N: Notifier> hypercall::Env for CallEnv<'_, N> {
     }
 
     fn name_steal_record(&self, a2: u64) -> Result<(), CallError> {
+        let clear = |hpa, bytes| self.notifier.clear(hpa, bytes);
+        self.vm.populate(Gpa::new(a2), clear);
         self.steal.name(&self.vm.ram, a2)
     }
 
@@ -289,8 +293,8 @@ fn no_device(
     }
 }
 
-/// A fault on the VM's own RAM: a TLB entry from before the page was mapped,
-/// or an access that the mapping doesn't allow.
+/// A fault on the VM's own RAM: its first use, a TLB entry from before the
+/// page was mapped, or an access that the mapping doesn't allow.
 #[cold]
 fn ram_fault(
     vcpu: &Vcpu,
@@ -300,6 +304,8 @@ fn ram_fault(
     hardware: &mut impl Hardware,
 ) -> Outcome {
     vcpu.shared().stats.exit(ExitReason::Memory);
+    vcpu.vm()
+        .populate(gpa, |hpa, bytes| hardware.clear(hpa, bytes));
     let mapping = vcpu.vm().stage2().lock().translate(gpa);
     let allowed = mapping.is_some_and(|mapping| match kind {
         AccessKind::Load => true,

@@ -9,7 +9,8 @@ use crate::dev::rtc::TimeSource;
 use crate::isa::gpr::Gpr;
 use crate::mm::addr::{Hpa, PAGE_BYTES};
 use crate::mm::guest_mem::{GuestRam, RamRegion};
-use crate::mm::stage2::TableSource;
+use crate::mm::phys::FakeMem;
+use crate::mm::stage2::{BLOCK_BYTES, TableSource};
 use crate::vcpu::StopReason;
 use crate::vcpu::emulate::cpucfg::CpucfgTable;
 use crate::vcpu::postbox::Notify;
@@ -56,6 +57,7 @@ struct Fake {
     applied: Vec<Apply>,
     forgotten: Vec<Gpa>,
     units: u32,
+    cleared: RefCell<Vec<(Hpa, u64)>>,
     printed: RefCell<Vec<u8>>,
     told: RefCell<Vec<Notify>>,
 }
@@ -91,6 +93,10 @@ impl Hardware for Fake {
         self.forgotten.push(gpa);
     }
 
+    fn clear(&self, hpa: Hpa, bytes: u64) {
+        self.cleared.borrow_mut().push((hpa, bytes));
+    }
+
     fn load_units(&mut self, vcpu: &mut Vcpu) {
         vcpu.units_loaded = true;
         self.units += 1;
@@ -113,17 +119,20 @@ const RAM_BYTES: u64 = 16 * PAGE_BYTES;
 const PC: u64 = 0x1000;
 
 fn vcpu() -> Vcpu {
-    let text = "name=a\nvcpus=2\nids=0,5\nmemory=256K\nkernel=k\ndevice=uart\npv_ipi=true\n\
-        device=pch-pic\ndevice=pch-msi\ndevice=power\ndevice=ports\ndevice=rtc";
-    let config = VmConfig::read(text).unwrap();
     let region = RamRegion {
         gpa: Gpa::new(0),
         hpa: Hpa::new(0x4000_0000),
         bytes: RAM_BYTES,
     };
-    let ram = GuestRam::new(vec![region]).unwrap();
+    vcpu_with(GuestRam::new(vec![region]).unwrap())
+}
+
+fn vcpu_with(ram: GuestRam) -> Vcpu {
+    let text = "name=a\nvcpus=2\nids=0,5\nmemory=256K\nkernel=k\ndevice=uart\npv_ipi=true\n\
+        device=pch-pic\ndevice=pch-msi\ndevice=power\ndevice=ports\ndevice=rtc";
+    let config = VmConfig::read(text).unwrap();
     let host = |word| if word == 1 { 47 << 4 } else { 0xf_ffff };
-    let cpucfg = CpucfgTable::filtered(host, PvFeatures::IPI);
+    let cpucfg = CpucfgTable::filtered(host, PvFeatures::IPI | PvFeatures::STEAL_TIME);
     let tables = Box::new(Tables::default());
     let port = Arc::new(Port::new(0, "a"));
     let time = TimeSource {
@@ -343,4 +352,51 @@ proptest! {
         let pc = vcpu.context.pc;
         prop_assert!(pc == PC || pc == PC + 4 || pc == VECTOR);
     }
+}
+
+/// Two blocks of RAM that nobody has used.
+fn fresh_vcpu() -> Vcpu {
+    let region = RamRegion {
+        gpa: Gpa::new(0),
+        hpa: Hpa::new(4 * BLOCK_BYTES),
+        bytes: 2 * BLOCK_BYTES,
+    };
+    let ram = GuestRam::uncleared(vec![region], &mut FakeMem(Vec::new())).unwrap();
+    vcpu_with(ram)
+}
+
+#[test]
+fn ram_is_cleared_and_mapped_at_its_first_use() {
+    let (mut vcpu, mut fake) = (fresh_vcpu(), Fake::default());
+    let at = BLOCK_BYTES + 0x1238;
+    let mapped = |vcpu: &Vcpu, gpa| vcpu.vm().stage2().lock().translate(Gpa::new(gpa));
+    assert!(mapped(&vcpu, 0).is_none() && mapped(&vcpu, at).is_none());
+    for _ in 0..2 {
+        let resume = exit(&mut vcpu, &mut fake, Ecode::Pis.number(), at, 0);
+        assert_eq!((resume, vcpu.context.pc), (Resume::Guest, PC));
+    }
+    let block = (Hpa::new(5 * BLOCK_BYTES), BLOCK_BYTES);
+    assert_eq!(*fake.cleared.borrow(), [block]);
+    assert_eq!(fake.forgotten, [Gpa::new(at); 2]);
+    assert!(mapped(&vcpu, at).unwrap().block && mapped(&vcpu, 0).is_none());
+    assert!(fake.injected.is_empty());
+}
+
+#[test]
+fn a_steal_record_is_a_use_of_its_block() {
+    let (mut vcpu, mut fake) = (fresh_vcpu(), Fake::default());
+    let arguments = [
+        (Gpr::A0, hypercall::NOTIFY),
+        (Gpr::A1, hypercall::NOTIFY_STEAL_TIME),
+        (Gpr::A2, 0x4001),
+    ];
+    for (register, value) in arguments {
+        vcpu.context.gprs.set(register, value);
+    }
+    let code = u32::from(hypercall::CODE_SERVICE);
+    assert_eq!(exit(&mut vcpu, &mut fake, HVC, 0, code), Resume::Guest);
+    assert_eq!(vcpu.context.gprs.get(Gpr::A0), 0);
+    assert_eq!(fake.cleared.borrow().len(), 1);
+    let mapping = vcpu.vm().stage2().lock().translate(Gpa::new(0x4000));
+    assert_eq!(mapping.unwrap().hpa, Hpa::new(4 * BLOCK_BYTES + 0x4000));
 }
