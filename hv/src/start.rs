@@ -150,11 +150,11 @@ fn work(mailboxes: &'static [Mailbox], gid_bits: u32) -> ! {
 }
 
 /// Every other CPU arrives here.
-pub extern "C" fn secondary_cpu(_argument: u64) -> ! {
+pub extern "C" fn secondary_cpu(index: u64) -> ! {
     trap::set_up();
     world_switch::set_up();
     ipi::set_up();
-    secondary::arrived();
+    secondary::arrived(index);
     loop {
         cpu::idle();
         if ipi::take() & ipi::Vector::Halt.bit() != 0 {
@@ -219,12 +219,11 @@ fn wake_cpus(machine: &Machine) {
     ipi::set_up();
     CPUS.call_once(|| machine.cpus.clone());
     let others = machine.cpus.iter().filter(|&&id| id != cpu::id());
-    for &id in others {
-        if !secondary::start(id, u64::from(id)) {
-            log::error!("CPU {id} doesn't start");
-        }
+    let missing = secondary::start(others.copied());
+    for id in &missing {
+        log::error!("CPU {id} doesn't start");
     }
-    log::info!("{} CPUs", secondary::running());
+    log::info!("{} CPUs", machine.cpus.len() - missing.len());
 }
 
 /// `crash=` on the command line shows what a fault of the hypervisor looks
