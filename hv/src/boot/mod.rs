@@ -166,7 +166,8 @@ fn linux(
 }
 
 /// Puts the initramfs where the kernel doesn't reach before it has read its
-/// memory map.
+/// memory map, and otherwise low: Linux takes its first pages from the top of
+/// RAM, before it reserves the initramfs.
 fn place_initramfs(
     file: &[u8],
     image: &Image<'_>,
@@ -175,7 +176,7 @@ fn place_initramfs(
     memory: &mut impl PhysMem,
 ) -> Result<Range, LoadError> {
     let bytes = file.len() as u64;
-    let at = space.claim_high(bytes, image.reach(), MemoryType::LOADER_DATA);
+    let at = space.claim_low(bytes, image.reach(), MemoryType::LOADER_DATA);
     let at = at.ok_or(LoadError::Initramfs(bytes))?;
     let written = ram.write(memory, Gpa::new(at), file);
     written.then_some(()).ok_or(LoadError::Initramfs(bytes))?;
@@ -224,9 +225,12 @@ mod tests {
         let text = text as usize;
         assert_eq!(&memory[text..text + 6], b"quiet\0");
         assert_eq!(&memory[0x20_0000..0x20_4000], kernel.as_slice());
-        let last = (32 * MIB - PAGE_BYTES) as usize;
+        let place = Image::parse(&kernel)
+            .unwrap()
+            .reach()
+            .next_multiple_of(PAGE_BYTES) as usize;
         assert_eq!(
-            &memory[last..last + 101],
+            &memory[place..place + 101],
             [[9; 100].as_slice(), &[0]].concat()
         );
     }

@@ -74,18 +74,6 @@ impl Space {
         self.claim(Range::new(at, end), kind).then_some(at)
     }
 
-    /// Claims `bytes` bytes at the highest free place, not below `from`;
-    /// returns its address.
-    pub fn claim_high(&mut self, bytes: u64, from: u64, kind: MemoryType) -> Option<u64> {
-        let free = self.free();
-        let at = free.iter().rev().find_map(|free| {
-            let at = free.end.checked_sub(bytes)? / PAGE_BYTES * PAGE_BYTES;
-            (at >= free.start.max(from)).then_some(at)
-        })?;
-        let end = at.checked_add(bytes)?;
-        self.claim(Range::new(at, end), kind).then_some(at)
-    }
-
     /// Every byte of RAM once, by rising address.
     #[must_use]
     pub fn map(&self) -> Vec<Claim> {
@@ -146,15 +134,16 @@ mod tests {
     }
 
     #[test]
-    fn places_are_the_lowest_and_the_highest() {
+    fn places_are_the_lowest_that_fit() {
         let mut space = space();
         let kind = MemoryType::LOADER_DATA;
         assert_eq!(space.claim_low(5, 1, kind), Some(PAGE_BYTES));
         assert_eq!(space.claim_low(3 * PAGE_BYTES, 0, kind), Some(0x8000_0000));
-        let last = 0x8000_0000 + 3 * PAGE_BYTES;
-        assert_eq!(space.claim_high(5, 0, kind), Some(last));
-        assert_eq!(space.claim_high(5, 4 * PAGE_BYTES, kind), None);
-        assert_eq!(space.claim_high(5, 0, kind), Some(3 * PAGE_BYTES));
+        let next = 0x8000_0000 + 3 * PAGE_BYTES;
+        assert_eq!(
+            space.claim_low(PAGE_BYTES, 4 * PAGE_BYTES, kind),
+            Some(next)
+        );
         assert_eq!(space.claim_low(u64::MAX, 0, kind), None);
         assert_eq!(space.claim_low(1, u64::MAX, kind), None);
     }
@@ -162,15 +151,11 @@ mod tests {
     proptest! {
         #[test]
         fn the_map_covers_every_byte_of_ram_once(
-            wishes in prop::collection::vec((any::<bool>(), 0u64..0x2_0000, 0u64..0x9000_0000), 0..12),
+            wishes in prop::collection::vec((0u64..0x2_0000, 0u64..0x9000_0000), 0..12),
         ) {
             let mut space = space();
-            for (low, bytes, from) in wishes {
-                if low {
-                    space.claim_low(bytes, from, MemoryType::LOADER_DATA);
-                } else {
-                    space.claim_high(bytes, from, MemoryType::LOADER_CODE);
-                }
+            for (bytes, from) in wishes {
+                space.claim_low(bytes, from, MemoryType::LOADER_DATA);
             }
             let mut rest = space.ram().to_vec();
             for (range, _) in space.map() {

@@ -43,7 +43,8 @@ impl Output for Uart {
 }
 
 /// From here on the console is `uart`, and log lines up to `level` appear.
-pub fn set_up(uart: Uart, level: LevelFilter) {
+pub fn set_up(mut uart: Uart, level: LevelFilter) {
+    uart.set_up();
     *SCREEN.lock() = Some(Screen::new(uart));
     // An error means that the logger is set already: by an earlier call.
     let _ = log::set_logger(&LOGGER);

@@ -39,10 +39,14 @@ impl Uart {
         unsafe { self.base.add(register as usize).write_volatile(value) }
     }
 
+    /// Turns the FIFOs on. That empties them: the earlier, the less is lost
+    /// of what the user has typed.
+    pub fn set_up(&mut self) {
+        self.write(FIFO_CONTROL, FIFO_ENABLE);
+    }
+
     /// Lets a byte that comes in raise the interrupt.
     pub fn interrupt_on_input(&mut self) {
-        // At the first byte.
-        self.write(FIFO_CONTROL, FIFO_ENABLE);
         self.write(MODEM_CONTROL, self.read(MODEM_CONTROL) | OUT2);
         self.write(INTERRUPT_ENABLE, ENABLE_RECEIVE);
     }
