@@ -41,6 +41,16 @@ impl Job {
         Ok(Self { archive })
     }
 
+    /// No script, but what scripts use: `/job.d/lib.sh` alone.
+    ///
+    /// # Errors
+    /// tests/linux can't be read.
+    pub fn library(cx: &Context) -> Result<Self> {
+        let mut archive = Archive::default();
+        archive.file("job.d/lib.sh", script(cx, "lib.sh")?)?;
+        Ok(Self { archive })
+    }
+
     /// Adds the file `/job.d/<name>`.
     ///
     /// # Errors

@@ -50,6 +50,18 @@ impl Report {
         (Self::of(&host), Self::of(&guest))
     }
 
+    /// The report of a machine that has no guest, from what it has printed.
+    pub fn read(text: &str) -> Self {
+        let line = |text| Line { seen: None, text };
+        Self::of(
+            &text
+                .lines()
+                .map(str::trim_end)
+                .map(line)
+                .collect::<Vec<_>>(),
+        )
+    }
+
     /// The report in `lines`.
     fn of(lines: &[Line<'_>]) -> Self {
         let text = lines

@@ -65,20 +65,21 @@ impl Console {
         .map(|line| line.trim_end_matches('\r').to_owned())
     }
 
-    /// Waits until `text` is printed, at most for `limit`, and goes past it. It need not
-    /// be a whole line: a prompt has no end of line.
+    /// Waits until `text` is printed, at most for `limit`, and goes past it; returns what
+    /// came before it. It need not be a whole line: a prompt has no end of line.
     ///
     /// # Errors
     /// It didn't come; the error says what came instead.
-    pub fn wait_for(&mut self, text: &str, limit: Duration) -> Result<()> {
+    pub fn wait_for(&mut self, text: &str, limit: Duration) -> Result<String> {
         let find = |new: &[u8], _closed| {
             let at = new
                 .windows(text.len())
                 .position(|window| window == text.as_bytes())?;
             Some((at, at + text.len()))
         };
-        let Err(ended) = self.wait(limit, find) else {
-            return Ok(());
+        let ended = match self.wait(limit, find) {
+            Ok(before) => return Ok(before),
+            Err(ended) => ended,
         };
         let why = match ended {
             Ended::Timeout => format!("{} s have passed", limit.as_secs()),

@@ -11,8 +11,9 @@ pub mod qmp;
 pub use console::{Console, Ended};
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -132,25 +133,39 @@ impl Qemu {
         status.with_context(|| format!("can't start {}", self.command_line()))
     }
 
-    /// Starts it.
+    /// Starts it, with nobody at its keyboard.
     ///
     /// # Errors
     /// The binary can't be started.
     pub fn spawn(&self) -> Result<Running> {
+        self.spawn_with(Stdio::null())
+    }
+
+    /// Starts it; what [`Running::type_text`] gets is typed on its serial port.
+    ///
+    /// # Errors
+    /// The binary can't be started.
+    pub fn spawn_with_keyboard(&self) -> Result<Running> {
+        self.spawn_with(Stdio::piped())
+    }
+
+    fn spawn_with(&self, stdin: Stdio) -> Result<Running> {
         let mut command = self.command();
         let (reader, writer) = std::io::pipe()?;
         command
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(writer.try_clone()?)
             .stderr(writer);
         let line = self.command_line();
-        let child = command
+        let mut child = command
             .spawn()
             .with_context(|| format!("can't start {line}"))?;
+        let keyboard = child.stdin.take();
         // With the last writer's end gone, the reader sees the end when QEMU ends.
         drop(command);
         Ok(Running {
             child,
+            keyboard,
             console: Console::read_from(reader),
             line,
         })
@@ -160,6 +175,7 @@ impl Qemu {
 /// A started QEMU.
 pub struct Running {
     child: Child,
+    keyboard: Option<ChildStdin>,
     line: String,
     /// What the machine prints on its serial port, and QEMU itself on standard error.
     pub console: Console,
@@ -169,6 +185,19 @@ impl Running {
     /// The command line, to repeat the run by hand.
     pub fn command_line(&self) -> &str {
         &self.line
+    }
+
+    /// Types `text` on the machine's serial port.
+    ///
+    /// # Errors
+    /// It has no keyboard, or has ended.
+    pub fn type_text(&mut self, text: &str) -> Result<()> {
+        let keyboard = self
+            .keyboard
+            .as_mut()
+            .context("this machine has no keyboard")?;
+        keyboard.write_all(text.as_bytes())?;
+        keyboard.flush().context("the machine takes no input")
     }
 
     /// Waits until QEMU ends by itself, at most for `limit`.
@@ -229,6 +258,17 @@ mod tests {
         running.console.wait_for("hello", limit).unwrap();
         running.console.wait_for("oops", limit).unwrap();
         assert!(running.wait(limit).unwrap().success());
+    }
+
+    #[test]
+    fn what_is_typed_arrives() {
+        let mut running = shell("read line; echo got $line")
+            .spawn_with_keyboard()
+            .unwrap();
+        running.type_text("it\n").unwrap();
+        let limit = Duration::from_secs(10);
+        assert_eq!(running.console.wait_for(" it", limit).unwrap(), "got");
+        assert!(shell("true").spawn().unwrap().type_text("x").is_err());
     }
 
     #[test]

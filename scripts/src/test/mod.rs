@@ -6,6 +6,7 @@ mod hv;
 mod ipi;
 mod kvm;
 mod lines;
+mod linux;
 mod lvz;
 mod tally;
 
@@ -51,6 +52,7 @@ pub fn parts() -> Vec<Box<dyn Part>> {
         Box::new(lvz::Lvz),
         Box::new(hv::Hv),
         Box::new(ipi::Ipi),
+        Box::new(linux::Linux),
         Box::new(kvm::Kvm),
     ]
 }

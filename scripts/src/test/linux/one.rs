@@ -1,0 +1,254 @@
+//! One VM with 16 vCPUs.
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::session::Session;
+use super::vm::{Files, LinuxVm};
+use crate::context::Context;
+use crate::guest::images::kernel_hz;
+use crate::guest::log::trouble;
+use crate::guest::report::Report;
+use crate::hypervisor::Hypervisor;
+use crate::test::{Options, Tally};
+
+const VCPUS: u32 = 16;
+
+/// What Linux warns of on every machine that is described by a device tree alone, and
+/// what it says of LoongArch as such.
+const EXPECTED: [&str; 5] = [
+    "ACPI: OSL: System description tables not found",
+    "ACPI: Failed to initialize tables",
+    "ACPI PPTT: No PPTT table found",
+    "Invalid BIOS PPTT",
+    "This architecture does not have kernel memory protection",
+];
+
+/// How long vCPUs are left alone, in seconds of the guest.
+const QUIET_SECONDS: u32 = 10;
+
+/// Runs the checks.
+///
+/// # Errors
+/// The machine can't be made.
+pub fn run(
+    cx: &Context,
+    hypervisor: &Hypervisor,
+    options: &Options,
+    tally: &mut Tally,
+) -> Result<()> {
+    let files = Files::new(cx, None)?;
+    let vms = [LinuxVm::new("debian", VCPUS, 1024)];
+    let seed = options.seed.unwrap_or(1);
+    let machine = files.machine(cx, hypervisor, &vms, VCPUS, seed, "")?;
+    let mut session = Session::start(&machine)?;
+    let hz = f64::from(kernel_hz(cx)?);
+    let checks: [Check<'_>; 11] = [
+        ("login, and an echo", &|s| s.log_in()),
+        ("CPUs", &cpus),
+        ("kernel log", &log),
+        ("timer rate", &|s| timer(s, hz)),
+        ("SWI0-IPI", &software_ipi),
+        ("ttyS0 by interrupt", &serial),
+        ("4 KiB pasted", &paste),
+        ("CPU off and on", &hotplug),
+        ("idle vCPUs", &idle),
+        ("monitor", &monitor),
+        ("reboot and power-off", &end),
+    ];
+    for (name, check) in checks {
+        let result = check(&mut session);
+        let failed = result.is_err();
+        tally.check(&format!("{name} ({VCPUS} vCPUs)"), result);
+        if failed {
+            // What follows starts from a state that isn't there.
+            break;
+        }
+    }
+    Ok(())
+}
+
+type Check<'a> = (&'a str, &'a dyn Fn(&mut Session) -> Result<()>);
+
+fn cpus(session: &mut Session) -> Result<()> {
+    let count = session.line("nproc")?;
+    let online = session.line("cat /sys/devices/system/cpu/online")?;
+    ensure!(
+        count == VCPUS.to_string() && online == format!("0-{}", VCPUS - 1),
+        "{count} CPUs, {online} online"
+    );
+    Ok(())
+}
+
+/// No warning, and nothing worse, since boot.
+fn log(session: &mut Session) -> Result<()> {
+    let warnings = session.run("dmesg -r | grep '^<[0-4]>'")?.text;
+    let unexpected: Vec<&str> = warnings
+        .lines()
+        .filter(|line| line.starts_with('<') && !EXPECTED.iter().any(|text| line.contains(text)))
+        .collect();
+    ensure!(unexpected.is_empty(), "{}", unexpected.join("\n"));
+    let text = session.text();
+    let bad = trouble(&text);
+    ensure!(bad.is_empty(), "{}", bad.join("\n"));
+    Ok(())
+}
+
+/// Every busy CPU gets its ticks.
+fn timer(session: &mut Session, hz: f64) -> Result<()> {
+    session.run("echo NO_HRTICK > /sys/kernel/debug/sched/features")?;
+    let spin = "on_every_cpu spin; usleep 200000; snapshot start > /tmp/s; sleep 1; \
+                snapshot end >> /tmp/s; kill $started; cat /tmp/s";
+    let report = Report::read(&session.run(spin)?.text);
+    let snapshot = |name| report.snapshot(name).context("no snapshot");
+    let (start, end) = (snapshot("start")?, snapshot("end")?);
+    let span = end.uptime - start.uptime;
+    let counts = end.since(start, "timer").context("no timer")?;
+    ensure!(counts.len() == VCPUS as usize, "{} CPUs", counts.len());
+    for (cpu, count) in counts.iter().enumerate() {
+        let rate = *count as f64 / span;
+        ensure!(
+            (0.9 * hz..1.1 * hz).contains(&rate),
+            "CPU {cpu}: {rate:.0} per second, HZ is {hz}"
+        );
+    }
+    Ok(())
+}
+
+/// The interrupts so far.
+fn interrupts(session: &mut Session) -> Result<Report> {
+    Ok(Report::read(&session.run("snapshot now")?.text))
+}
+
+/// Every CPU has been woken by software interrupt 0, and none by the native IPI but at
+/// its start.
+fn software_ipi(session: &mut Session) -> Result<()> {
+    let report = interrupts(session)?;
+    let now = report.snapshot("now").context("no snapshot")?;
+    let software = now.counts("SWI0-IPI").context("no SWI0-IPI")?;
+    let native = now.counts("IPI").context("no IPI")?;
+    ensure!(
+        software.len() == VCPUS as usize && software.iter().all(|&count| count > 0),
+        "SWI0-IPI: {software:?}"
+    );
+    ensure!(native.iter().all(|&count| count <= 1), "native: {native:?}");
+    Ok(())
+}
+
+fn serial(session: &mut Session) -> Result<()> {
+    let count = |report: &Report| {
+        let now = report.snapshot("now").context("no snapshot")?;
+        let counts = now.counts("ttyS0").context("no ttyS0")?;
+        anyhow::Ok(counts.iter().sum::<u64>())
+    };
+    let before = count(&interrupts(session)?)?;
+    let after = count(&interrupts(session)?)?;
+    ensure!(after > before, "{before} interrupts, then {after}");
+    Ok(())
+}
+
+/// What is typed all at once arrives, without a byte lost.
+fn paste(session: &mut Session) -> Result<()> {
+    let line = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.";
+    let text: String = std::iter::repeat_n(format!("{line}\n"), 64).collect();
+    session.keys(&format!("cat > /tmp/pasted << END\n{text}END\n"))?;
+    let count = session.line("wc -c < /tmp/pasted")?;
+    let lines = session.line(&format!("grep -cx {line} /tmp/pasted"))?;
+    ensure!(
+        count == text.len().to_string() && lines == "64",
+        "{count} of {} bytes, {lines} of 64 lines",
+        text.len()
+    );
+    Ok(())
+}
+
+fn hotplug(session: &mut Session) -> Result<()> {
+    let online = |session: &mut Session, value: u32| {
+        let cpu = "/sys/devices/system/cpu";
+        session.line(&format!(
+            "echo {value} > {cpu}/cpu5/online && cat {cpu}/online"
+        ))
+    };
+    for _ in 0..3 {
+        let off = online(session, 0)?;
+        ensure!(off == "0-4,6-15", "{off} online with CPU 5 off");
+        let on = online(session, 1)?;
+        ensure!(on == "0-15", "{on} online with CPU 5 on");
+        let ran = session.line("taskset -c 5 cat /proc/self/stat | cut -d' ' -f39")?;
+        ensure!(ran == "5", "what is bound to CPU 5 ran on {ran}");
+    }
+    Ok(())
+}
+
+/// A vCPU with nothing to do leaves the guest no more often than something wakes it.
+fn idle(session: &mut Session) -> Result<()> {
+    let exits = |session: &mut Session| {
+        let text = session.monitor("vcpus", 0)?;
+        let count = |line: &str| {
+            let (_, rest) = line.split_once(": ")?;
+            rest.split_once(" exits")
+                .and_then(|(count, _)| count.parse().ok())
+        };
+        let counts: Vec<u64> = text.lines().filter_map(count).collect();
+        ensure!(counts.len() == VCPUS as usize, "the monitor says: {text}");
+        anyhow::Ok(counts)
+    };
+    let woken = |report: &Report| {
+        let now = report.snapshot("now").context("no snapshot")?;
+        let of = |name| now.counts(name).map(<[u64]>::to_vec).context("no counts");
+        let pairs = of("timer")?.into_iter().zip(of("SWI0-IPI")?);
+        anyhow::Ok(pairs.map(|(timer, ipi)| timer + ipi).collect::<Vec<u64>>())
+    };
+    let (before, first) = (woken(&interrupts(session)?)?, exits(session)?);
+    session.run(&format!("sleep {QUIET_SECONDS}"))?;
+    let (last, after) = (exits(session)?, woken(&interrupts(session)?)?);
+    // CPU 0 answers at the console meanwhile, and takes its interrupts.
+    for cpu in 1..VCPUS as usize {
+        let count = |list: &[u64]| list.get(cpu).copied().unwrap_or(0);
+        let left = count(&last) - count(&first);
+        let wakes = count(&after) - count(&before);
+        // An exit to sleep and one to send something a wake-up, and the device
+        // accesses of whatever writes to the console from there.
+        let most = 4 * wakes + 100 + u64::from(QUIET_SECONDS);
+        ensure!(left <= most, "CPU {cpu}: {left} exits, woken {wakes} times");
+    }
+    Ok(())
+}
+
+fn monitor(session: &mut Session) -> Result<()> {
+    let state = |session: &mut Session, what: &str| {
+        let text = session.monitor("list", 0)?;
+        ensure!(text.contains(what), "not {what}: {text}");
+        anyhow::Ok(())
+    };
+    state(session, "running")?;
+    session.monitor("pause debian", 0)?;
+    state(session, "paused")?;
+    session.monitor("resume 0", 0)?;
+    state(session, "running")?;
+    ensure!(
+        session.line("echo a''live")? == "alive",
+        "no answer after a pause"
+    );
+    let help = session.monitor("help", 0)?;
+    ensure!(help.contains("reset VM"), "no help: {help}");
+    let wrong = session.monitor("stop nobody", 0)?;
+    ensure!(wrong.contains("no VM nobody"), "{wrong}");
+    session.monitor("reset 0", 0)?;
+    session.log_in()?;
+    session.monitor("stop 0", 0)?;
+    state(session, "stopped")?;
+    session.monitor("start 0", 0)?;
+    session.log_in()
+}
+
+fn end(session: &mut Session) -> Result<()> {
+    session.keys("touch /tmp/old; reboot -f\n")?;
+    session.wait_for("it reset itself")?;
+    session.log_in()?;
+    let fresh = session.line("[ -e /tmp/old ] || echo fresh")?;
+    ensure!(fresh == "fresh", "a file has outlived a reboot");
+    cpus(session)?;
+    session.keys("poweroff -f\n")?;
+    session.wait_for("it switched itself off")?;
+    session.ended()
+}

@@ -1,0 +1,146 @@
+//! Kernels and files that can't be loaded, in a bundle that the host's tool would not
+//! have made: each is refused by name, and the good VM beside them runs.
+
+use std::fs;
+
+use anyhow::{Result, anyhow, ensure};
+
+use super::LIMIT;
+use crate::context::Context;
+use crate::guest::images::{self, Image};
+use crate::guest::job::Job;
+use crate::hypervisor::Hypervisor;
+use crate::qemu::Timing;
+use crate::suite::to_end;
+use crate::test::Tally;
+
+/// Names of VMs, their kernel and initramfs, more lines, and what is said.
+const BAD: [(&str, &str, &str, &str, &str); 8] = [
+    (
+        "arm",
+        "arm",
+        "",
+        "",
+        "arm: a kernel for another machine (PE number 0xaa64)",
+    ),
+    ("half", "half", "", "", "half: truncated"),
+    (
+        "text",
+        "rd",
+        "",
+        "",
+        "rd: neither an ELF nor a Linux kernel image",
+    ),
+    (
+        "zboot",
+        "zboot",
+        "",
+        "",
+        "zboot: still compressed (EFI zboot)",
+    ),
+    ("none", "kernel", "none", "", "no file none in the bundle"),
+    (
+        "large",
+        "kernel",
+        "large",
+        "memory = 96M",
+        "large: no room for 40 MiB beside the kernel",
+    ),
+    (
+        "small",
+        "kernel",
+        "",
+        "memory = 16M",
+        "kernel: it wants 0x200000 to",
+    ),
+    (
+        "greedy",
+        "kernel",
+        "",
+        "cpus = 0",
+        "CPU 0 is the VM good's too",
+    ),
+];
+
+/// Runs the checks.
+///
+/// # Errors
+/// The bundle can't be made.
+pub fn run(cx: &Context, hypervisor: &Hypervisor, tally: &mut Tally) -> Result<()> {
+    let kernel = fs::read(images::kernel(cx))?;
+    let mut rd = Job::from_text(cx, "echo go''od runs\n", &[])?.bytes();
+    rd.extend(fs::read(Image::Shell.path(cx))?);
+    let mut texts = vec![(
+        "good.vm".to_owned(),
+        text("good", "kernel", "rd", "exclusive = true\ncpus = 0"),
+    )];
+    for (name, kernel, initramfs, more, _) in BAD {
+        texts.push((format!("{name}.vm"), text(name, kernel, initramfs, more)));
+    }
+    let half = kernel.get(..kernel.len() / 2).unwrap_or_default();
+    let (arm, zboot, large) = (
+        foreign(&kernel),
+        b"MZ\0\0zimg".as_slice(),
+        vec![1; 40 << 20],
+    );
+    let mut files: Vec<(&str, &[u8])> = texts
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_bytes()))
+        .collect();
+    files.extend([
+        ("kernel", kernel.as_slice()),
+        ("rd", &rd),
+        ("half", half),
+        ("arm", &arm),
+        ("zboot", zboot),
+        ("large", &large),
+    ]);
+    let bundle = hv::bundle::write(&files).map_err(|error| anyhow!("{error}"))?;
+    let machine = hypervisor.with_initrd(&bundle, 2, Timing::Deterministic { seed: 1 })?;
+    let printed = to_end(&machine, LIMIT)?;
+    let printed = String::from_utf8_lossy(&printed);
+    for (name, _, _, _, why) in BAD {
+        let said = format!("{name}.vm: {why}");
+        let result = printed.contains(&said).then_some(());
+        let result = result.ok_or_else(|| anyhow!("`{said}` isn't among:\n{printed}"));
+        tally.check(&format!("the VM `{name}` is refused"), result);
+    }
+    let runs = || {
+        ensure!(
+            printed.contains("good| good runs"),
+            "it printed:\n{printed}"
+        );
+        Ok(())
+    };
+    tally.check("the good VM runs beside them", runs());
+    Ok(())
+}
+
+fn text(name: &str, kernel: &str, initramfs: &str, more: &str) -> String {
+    let memory = if more.contains("memory") {
+        ""
+    } else {
+        "memory = 128M\n"
+    };
+    let initramfs = if initramfs.is_empty() {
+        String::new()
+    } else {
+        format!("initramfs = {initramfs}\n")
+    };
+    format!(
+        "name = {name}\nvcpus = 1\n{memory}kernel = {kernel}\n{initramfs}\
+         command_line = loglevel=4\ndevice = uart\ndevice = pch-pic\ndevice = power\n\
+         device = ports\npv_ipi = true\n{more}\n"
+    )
+}
+
+/// `kernel`, with another machine's number in its PE header.
+fn foreign(kernel: &[u8]) -> Vec<u8> {
+    let mut kernel = kernel.to_vec();
+    let at = kernel.get(60..64).and_then(<[u8]>::first_chunk::<4>);
+    let machine = at.map_or(0, |at| u32::from_le_bytes(*at) as usize) + 4;
+    if let Some(place) = kernel.get_mut(machine..machine + 2) {
+        place.copy_from_slice(&0xaa64u16.to_le_bytes());
+    }
+    kernel
+}

@@ -1,0 +1,108 @@
+//! The VMs of this part, as TOML files like a user's.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use tempfile::TempDir;
+
+use crate::context::Context;
+use crate::guest::images::Image;
+use crate::guest::job::Job;
+use crate::hypervisor::Hypervisor;
+use crate::qemu::{Qemu, Timing};
+use crate::vm::{Bundle, Room};
+
+/// A VM with Debian's kernel.
+#[derive(Debug, Clone)]
+pub struct LinuxVm {
+    /// Its name.
+    pub name: &'static str,
+    /// How many vCPUs it has.
+    pub vcpus: u32,
+    /// Its memory in MiB.
+    pub memory_mib: u32,
+    /// More lines of its file.
+    pub more: String,
+}
+
+impl LinuxVm {
+    /// A VM of `vcpus` vCPUs and `memory_mib` MiB.
+    pub fn new(name: &'static str, vcpus: u32, memory_mib: u32) -> Self {
+        Self {
+            name,
+            vcpus,
+            memory_mib,
+            more: String::new(),
+        }
+    }
+
+    fn toml(&self) -> String {
+        let Self {
+            name,
+            vcpus,
+            memory_mib,
+            more,
+        } = self;
+        format!(
+            "name = \"{name}\"\nvcpus = {vcpus}\nmemory = \"{memory_mib}M\"\nkernel = \"@kernel\"\n\
+             initramfs = \"initramfs\"\ncommand-line = \"loglevel=4 panic=-1\"\n{more}\n"
+        )
+    }
+}
+
+/// Files that last as long as this does.
+pub struct Files {
+    folder: TempDir,
+}
+
+impl Files {
+    /// An initramfs with a shell and the scripts' library, or with `job`.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn new(cx: &Context, job: Option<&Job>) -> Result<Self> {
+        let library = Job::library(cx)?;
+        let mut initramfs = job.unwrap_or(&library).bytes();
+        initramfs.extend(fs::read(Image::Shell.path(cx))?);
+        let folder = TempDir::with_prefix("loongvisor-")?;
+        fs::write(folder.path().join("initramfs"), initramfs)?;
+        Ok(Self { folder })
+    }
+
+    /// The files of `vms`.
+    ///
+    /// # Errors
+    /// They can't be written.
+    pub fn of(&self, vms: &[LinuxVm]) -> Result<Vec<PathBuf>> {
+        let write = |vm: &LinuxVm| {
+            let path = self.folder.path().join(format!("{}.toml", vm.name));
+            fs::write(&path, vm.toml())?;
+            Ok(path)
+        };
+        vms.iter().map(write).collect()
+    }
+
+    /// The machine of `cpus` CPUs that runs `vms`, with `append` on the hypervisor's
+    /// command line.
+    ///
+    /// # Errors
+    /// A file is at fault or can't be written.
+    pub fn machine(
+        &self,
+        cx: &Context,
+        hypervisor: &Hypervisor,
+        vms: &[LinuxVm],
+        cpus: u32,
+        seed: u64,
+        append: &str,
+    ) -> Result<Qemu> {
+        let bundle = Bundle::read(cx, &self.of(vms)?)?;
+        let room = Room {
+            cpus,
+            memory_mib: u32::try_from(bundle.needs_mib())?.next_multiple_of(256),
+        };
+        bundle.check(room)?;
+        hypervisor.with_vms(&bundle, room, Timing::Deterministic { seed }, append)
+    }
+}
