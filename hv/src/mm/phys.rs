@@ -94,7 +94,7 @@ mod window {
 
         fn write(&mut self, at: Hpa, from: &[u8]) {
             // SAFETY: as in `read`.
-            unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), cached(at), from.len()) }
+            unsafe { crate::arch::memory::copy(from.as_ptr(), cached(at), from.len()) }
         }
 
         fn zero(&mut self, at: Hpa, bytes: u64) {
