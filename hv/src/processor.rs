@@ -31,6 +31,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 use spin::Mutex;
 
+/// The interrupt lines of ESTAT and ECFG.
+const LINES: u64 = (1 << 13) - 1;
+
 /// Time slices a second.
 const SLICES_PER_SECOND: u64 = 200;
 
@@ -173,7 +176,11 @@ impl Processor {
             return;
         };
         world_switch::arm();
-        match run(vcpu, &mut self.machine) {
+        let resume = run(vcpu, &mut self.machine);
+        if resume == Resume::Yield(Yield::Sleep) && self.scheduler.alone() {
+            poll(vcpu, &self.machine);
+        }
+        match resume {
             Resume::Stop => self.remove(slot),
             resume => match sleeps(vcpu, resume, &self.machine) {
                 Some(deadline) => self.scheduler.sleep(slot, deadline),
@@ -225,6 +232,25 @@ impl Processor {
         self.machine.set_timer(self.scheduler.next_event(now), now);
         cpu::idle();
         let _ = self.machine.take_interrupts(csr_read!(ESTAT));
+    }
+}
+
+/// Looks for a while whether the loaded vCPU, which is idle, has to do again:
+/// nobody needs to wake the CPU meanwhile.
+fn poll(vcpu: &Vcpu, machine: &Machine) {
+    if vcpu.power != Power::On {
+        return;
+    }
+    let wakes = vcpu.wakes(gcsr_read!(ECFG));
+    let lines = csr_read!(ECFG);
+    let limit = vcpu.vm().idle_poll * cpu::ticks_per_second() / 1_000_000;
+    let start = cpu::ticks();
+    while cpu::ticks().wrapping_sub(start) < limit
+        && !vcpu.shared().postbox.wanted(wakes)
+        && machine.pending() == 0
+        && csr_read!(ESTAT) & lines & LINES == 0
+    {
+        core::hint::spin_loop();
     }
 }
 
@@ -360,7 +386,7 @@ impl Hardware for Machine {
 
     #[inline]
     fn pending(&self) -> u64 {
-        gcsr_read!(ESTAT) & gcsr_read!(ECFG) & ((1 << 13) - 1)
+        gcsr_read!(ESTAT) & gcsr_read!(ECFG) & LINES
     }
 
     fn inject(&mut self, pc: u64, exception: &Exception) -> u64 {

@@ -187,6 +187,8 @@ pub struct Vm {
     pub console: Arc<Port>,
     /// Its time.
     pub clock: Clock,
+    /// How long its idle vCPUs poll, in microseconds.
+    pub idle_poll: u64,
     // Dropped in this order: the tables, then the memory they lead to.
     stage2: Mutex<Stage2<Tables>>,
     #[expect(dead_code, reason = "kept for its drop")]
@@ -257,6 +259,7 @@ impl Vm {
             pch_pic: PchPic::default(),
             console,
             clock,
+            idle_poll: config.idle_poll,
             keep,
             root: stage2.root(),
             stage2: Mutex::new(stage2),

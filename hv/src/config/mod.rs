@@ -22,6 +22,11 @@ pub const MAX_VCPUS: usize = 128;
 pub const MAX_PHYSICAL_ID: u32 = 1024;
 /// Most characters of a VM's name.
 pub const MAX_NAME: usize = 32;
+/// Longest time that an idle vCPU polls, in microseconds.
+pub const MAX_IDLE_POLL: u64 = 10_000;
+/// How long it does unless the configuration says otherwise: a few times as
+/// long as a CPU takes to wake.
+pub const DEFAULT_IDLE_POLL: u64 = 20;
 /// Where a VM's RAM below its devices ends, as on QEMU's `virt`.
 pub const LOW_RAM_END: u64 = 0x1000_0000;
 /// Where the rest of its RAM begins.
@@ -151,6 +156,9 @@ pub struct VmConfig {
     pub pv_ipi: bool,
     /// Whether it is told how much of its time others took.
     pub pv_steal_time: bool,
+    /// How long an idle vCPU that has its CPU for itself looks for posts
+    /// before the CPU sleeps, in microseconds, up to [`MAX_IDLE_POLL`].
+    pub idle_poll: u64,
 }
 
 /// What is wrong with a configuration.

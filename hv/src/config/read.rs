@@ -1,6 +1,9 @@
 //! The text of a configuration, taken apart.
 
-use super::{ConfigError, Device, DeviceKind, MAX_NAME, MAX_VCPUS, Restart, VmConfig};
+use super::{
+    ConfigError, DEFAULT_IDLE_POLL, Device, DeviceKind, MAX_IDLE_POLL, MAX_NAME, MAX_VCPUS,
+    Restart, VmConfig,
+};
 use crate::mm::addr::Gpa;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,6 +23,7 @@ pub(super) struct Reader {
     devices: Vec<Device>,
     pv_ipi: bool,
     pv_steal_time: bool,
+    idle_poll: Option<u64>,
 }
 
 impl Reader {
@@ -42,6 +46,10 @@ impl Reader {
             "pv_ipi" => self.pv_ipi = value.parse().map_err(|_| bad("not true or false"))?,
             "pv_steal_time" => {
                 self.pv_steal_time = value.parse().map_err(|_| bad("not true or false"))?;
+            }
+            "idle_poll" => {
+                let poll = value.parse().ok().filter(|poll| *poll <= MAX_IDLE_POLL);
+                self.idle_poll = Some(poll.ok_or(bad("not a number of microseconds up to 10000"))?);
             }
             _ => return Err(ConfigError::UnknownKey(number, key.into())),
         }
@@ -74,6 +82,7 @@ impl Reader {
             devices: self.devices,
             pv_ipi: self.pv_ipi,
             pv_steal_time: self.pv_steal_time,
+            idle_poll: self.idle_poll.unwrap_or(DEFAULT_IDLE_POLL),
         })
     }
 }

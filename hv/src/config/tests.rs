@@ -15,6 +15,7 @@ const GOOD: &str = "
     device = uart
     pv_ipi = true
     pv_steal_time = true
+    idle_poll = 50
 ";
 
 fn limits(has_file: &dyn Fn(&str) -> bool) -> Limits<'_> {
@@ -44,6 +45,7 @@ fn a_good_configuration_is_read_and_passes() {
     assert_eq!(config.command_line, "a=1 b");
     assert_eq!(config.devices[0].base, Gpa::new(0x1fe0_01e0));
     assert!(config.pv_ipi && config.pv_steal_time);
+    assert_eq!(config.idle_poll, 50);
     assert_eq!(
         config.ram(),
         [(Gpa::new(0), LOW_RAM_END), (Gpa::new(HIGH_RAM), 256 << 20)]

@@ -212,6 +212,14 @@ impl Postbox {
         Word(self.0.load(Ordering::Relaxed)).posted() != Posts::NONE
     }
 
+    /// Owner, outside: whether one of `wakes`, or any request, has been
+    /// posted: who polls for it needs no kick.
+    #[must_use]
+    pub fn wanted(&self, wakes: Posts) -> bool {
+        let word = Word(self.0.load(Ordering::Relaxed));
+        word.posted().any(wakes.or(Posts::REQUESTS))
+    }
+
     /// Owner: takes what has been posted.
     #[inline]
     pub fn take(&self) -> Posts {

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: the measurements, and the one list they stand in.
 
+mod exits;
 mod futex_wake;
 mod guest;
 mod lvz;
@@ -69,6 +70,7 @@ pub trait Bench {
 /// All measurements; a new one is a line here.
 pub fn benches() -> Vec<Box<dyn Bench>> {
     vec![
+        Box::new(exits::Exits),
         Box::new(lvz::Lvz),
         Box::new(futex_wake::FutexWake),
         Box::new(guest::Guest),

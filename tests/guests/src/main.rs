@@ -1,7 +1,7 @@
 //! Bare-metal guests that test the hypervisor from inside.
 //!
 //! One program, started by the hypervisor as a VM's kernel; its command line
-//! says what to do (`mode=`: check, the default, ipi, evil or bench), on which physical ids
+//! says what to do (`mode=`: check, the default, ipi, evil, or bench with `what=`), on which physical ids
 //! (`ids=0,1,…`) and which checks (`only=`part of a name). Each check prints
 //! a PASS or FAIL line; then the VM stops itself.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -36,7 +36,7 @@ extern "C" fn guest_main(_one: u64, command_line: u64) -> ! {
     let code = match options.text("mode") {
         "evil" => evil::run(&options),
         "bench" => {
-            bench::run();
+            bench::run(options.text("what"));
             0
         }
         "ipi" => pv::run(&options),

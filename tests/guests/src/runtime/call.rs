@@ -20,9 +20,16 @@ pub fn call(function: u64, argument: u64) -> u64 {
     hvcl::<CODE_SERVICE>([function, argument, 0, 0])
 }
 
-/// Stops the VM.
+/// The power controller's register, and what switches off.
+const POWER: (u64, u8) = (0x100e_001c, 0x34);
+
+/// Stops the VM; under another hypervisor, which doesn't know the call, by
+/// switching it off.
 pub fn stop(code: u64) -> ! {
     call(vendor::STOP, code);
+    let (register, off) = POWER;
+    // SAFETY: a device's register, and the end.
+    unsafe { super::device::<u8>(register).write_volatile(off) };
     loop {
         core::hint::spin_loop();
     }
