@@ -73,8 +73,10 @@ impl Machine for Native {
     fn clear_swi0(&self) {
         // SAFETY: clears a pending software interrupt; what follows in
         // program order stays behind it, for the instruction isn't `nomem`.
+        // The mask is in a register by name: r0 or r1 in its place would
+        // make another instruction.
         unsafe {
-            asm!("csrxchg {}, {}, {}", inout(reg) 0_u64 => _, in(reg) SWI0, const ESTAT,
+            asm!("csrxchg {}, $t0, {}", inout(reg) 0_u64 => _, const ESTAT, in("$t0") SWI0,
                 options(nostack));
         }
     }

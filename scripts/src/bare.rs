@@ -16,6 +16,18 @@ use crate::setup::target::TARGET;
 /// It doesn't compile (the compiler's words are on standard error), or the crate has no
 /// program.
 pub fn build(cx: &Context, package: &str) -> Result<PathBuf> {
+    build_target(cx, package, &[])
+}
+
+/// Builds the example `name` of the crate `package`, likewise.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_example(cx: &Context, package: &str, name: &str) -> Result<PathBuf> {
+    build_target(cx, package, &["--example", name])
+}
+
+fn build_target(cx: &Context, package: &str, which: &[&str]) -> Result<PathBuf> {
     let mut cargo = process::command("cargo");
     cargo.args([
         "build",
@@ -26,6 +38,7 @@ pub fn build(cx: &Context, package: &str) -> Result<PathBuf> {
         TARGET,
     ]);
     cargo
+        .args(which)
         .arg("--message-format=json-render-diagnostics")
         .current_dir(cx.repo(""));
     // What the compiler says goes to the terminal as it comes.

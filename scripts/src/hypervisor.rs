@@ -1,7 +1,7 @@
 //! The hypervisor with test guests, as a machine to start.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use hv::config::DeviceKind;
@@ -82,6 +82,15 @@ impl Hypervisor {
             guest: std::fs::read(guest)?,
             folder: TempDir::with_prefix("loongvisor-")?,
         })
+    }
+
+    /// From now on the VMs run `program`, an ELF, instead of the test guests' program.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn set_guest(&mut self, program: &Path) -> Result<()> {
+        self.guest = std::fs::read(program)?;
+        Ok(())
     }
 
     /// The file of the hypervisor's program.

@@ -47,14 +47,16 @@ global_asm!(
     "_start: start_cpu {boot}",
     "start_secondary: start_cpu {secondary}",
     ".section .text.exception, \"ax\"",
-    ".balign 64",
+    ".balign 4096",
     "interrupt_entry:",
     "addi.d $sp, $sp, -144",
-    ".irp n,1,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20",
+    "st.d $ra, $sp, 0",
+    ".irp n,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20",
     "st.d $r\\n, $sp, 8 * (\\n - 3)",
     ".endr",
     "bl {interrupt}",
-    ".irp n,1,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20",
+    "ld.d $ra, $sp, 0",
+    ".irp n,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20",
     "ld.d $r\\n, $sp, 8 * (\\n - 3)",
     ".endr",
     "addi.d $sp, $sp, 144",
@@ -97,7 +99,7 @@ pub fn interrupts_on() {
     // SAFETY: their handlers are ready.
     unsafe {
         asm!("csrwr {}, 0x4", inout(reg) SWI0 | IPI => _);
-        asm!("csrxchg {}, {}, 0x0", inout(reg) 4_u64 => _, in(reg) 4_u64);
+        asm!("csrxchg {}, $t0, 0x0", inout(reg) 4_u64 => _, in("$t0") 4_u64);
     }
 }
 

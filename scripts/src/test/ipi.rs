@@ -4,12 +4,13 @@
 //! sent to whom, who has handled whose, and how many calls it took; with as many CPUs as
 //! vCPUs and with far fewer, with ids dense and sparse, and without the feature.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::alone::run_alone;
 use super::{Options, Part, Tally};
+use crate::bare;
 use crate::context::Context;
 use crate::hypervisor::{GuestVm, Hypervisor};
 use crate::qemu::Timing;
@@ -29,6 +30,17 @@ const CHECKS: [&str; 8] = [
     "guest-pv.storm",
     "guest-pv.ledger",
 ];
+
+/// The long form: seeds, how many times as often each vCPU sends, and how many IPIs all
+/// deterministic runs come to at least.
+const LONG_SEEDS: u64 = 50;
+const LONG_ROUNDS: u32 = 2;
+const LONG_TOTAL: u64 = 10_000_000;
+/// Seeds of the long form's multi-threaded runs.
+const LONG_THREADED: usize = 5;
+
+/// The example prints its lines within this time.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A VM and the machine it runs on.
 struct Shape {
@@ -101,6 +113,12 @@ fn shapes() -> Vec<Shape> {
     ]
 }
 
+/// The first of them is the one seed of the short form.
+fn seeds(options: &Options) -> std::ops::Range<u64> {
+    let first = options.seed.unwrap_or(1);
+    first..first + if options.long { LONG_SEEDS } else { 1 }
+}
+
 impl Part for Ipi {
     fn name(&self) -> &'static str {
         "ipi"
@@ -115,11 +133,36 @@ impl Part for Ipi {
     }
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
-        let hypervisor = Hypervisor::build(cx)?;
-        let seed = options.seed.unwrap_or(1);
-        let timing = Timing::Deterministic { seed };
-        for shape in shapes() {
-            shape.run(&hypervisor, tally, timing, seed)?;
+        let mut hypervisor = Hypervisor::build(cx)?;
+        let mut shapes = shapes();
+        if options.long {
+            shapes
+                .iter_mut()
+                .for_each(|shape| shape.rounds *= LONG_ROUNDS);
+        }
+        let mut total = 0;
+        for seed in seeds(options) {
+            for shape in &shapes {
+                let timing = Timing::Deterministic { seed };
+                total += shape.run(&hypervisor, tally, timing, seed)?;
+            }
+        }
+        if options.long {
+            let enough = (total >= LONG_TOTAL).then_some(());
+            let enough = enough.with_context(|| format!("only {total} of {LONG_TOTAL}"));
+            tally.check("IPIs enough", enough);
+        }
+        // QEMU's threads run on this machine's CPUs: no more of them than it has.
+        for shape in shapes.iter().filter(|shape| shape.cpus == 4) {
+            for seed in seeds(options).take(LONG_THREADED) {
+                shape.run(&hypervisor, tally, Timing::Threads, seed)?;
+            }
+        }
+        hypervisor.set_guest(&bare::build_example(cx, "guest-pv", "kernel")?)?;
+        for paravirtual in [true, false] {
+            let kind = if paravirtual { "paravirtual" } else { "native" };
+            let name = format!("the example kernel, {kind}");
+            tally.check(&name, example(&hypervisor, paravirtual));
         }
         Ok(())
     }
@@ -142,6 +185,27 @@ impl Shape {
         println!("{label}: {count} IPIs in {seconds} s");
         Ok(count)
     }
+}
+
+/// The crate's example ends, having seen all its IPIs: a thousand calls to three CPUs.
+fn example(hypervisor: &Hypervisor, paravirtual: bool) -> Result<()> {
+    let (more, how) = if paravirtual {
+        ("pv_ipi = true", "they took 1000 hypercalls")
+    } else {
+        ("", "all were native")
+    };
+    let vm = GuestVm {
+        more,
+        ..GuestVm::new("a", 4, "")
+    };
+    // It waits in a loop; QEMU's deterministic time lets one CPU loop for long before the
+    // next one runs.
+    let machine = hypervisor.machine(&[vm], 4, Timing::Threads)?;
+    let mut running = machine.spawn()?;
+    for line in ["a| 3000 IPIs handled by 3 CPUs", how] {
+        running.console.wait_for(line, LIMIT)?;
+    }
+    Ok(())
 }
 
 /// The number in the guest's line `guest: n IPIs`.
