@@ -4,21 +4,6 @@
 
 . /job.d/lib.sh
 
-# Data with known content: the numbers up to $LAST_NUMBER, written, copied to and fro
-# $ROUNDS times, and each time compared; its hash is printed at the end.
-work_on_data() {
-    local from=/tmp/data.$cpu.a to=/tmp/data.$cpu.b round=0 swap
-    seq 1 "$LAST_NUMBER" > $from
-    while [ $round -lt "$ROUNDS" ]; do
-        cp $from $to
-        cmp $from $to || fact data-differs $cpu $round
-        swap=$from; from=$to; to=$swap
-        round=$((round + 1))
-    done
-    set -- $(sha256sum $from)
-    fact data $cpu "$1"
-}
-
 fact cpus "$(nproc)"
 
 # Timer interrupts: the tick stops on an idle CPU, so all are kept busy; the scheduler's

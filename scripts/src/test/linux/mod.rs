@@ -7,6 +7,7 @@ mod one;
 mod refusals;
 mod session;
 mod shapes;
+mod soak;
 mod two;
 mod vm;
 
@@ -43,6 +44,7 @@ impl Part for Linux {
         one::run(cx, &hypervisor, options, tally)?;
         two::run(cx, &hypervisor, options, tally)?;
         shapes::run(cx, &hypervisor, options, tally)?;
+        soak::run(cx, &hypervisor, options, tally)?;
         refusals::run(cx, &hypervisor, tally)
     }
 }

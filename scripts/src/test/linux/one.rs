@@ -5,10 +5,11 @@ use anyhow::{Context as _, Result, ensure};
 use super::session::Session;
 use super::vm::{Files, LinuxVm};
 use crate::context::Context;
-use crate::guest::images::kernel_hz;
+use crate::guest::images::{Image, kernel_hz};
 use crate::guest::log::trouble;
 use crate::guest::report::Report;
 use crate::hypervisor::Hypervisor;
+use crate::qemu::Timing;
 use crate::test::{Options, Tally};
 
 const VCPUS: u32 = 16;
@@ -36,10 +37,12 @@ pub fn run(
     options: &Options,
     tally: &mut Tally,
 ) -> Result<()> {
-    let files = Files::new(cx, None)?;
+    let files = Files::new(cx, Image::Shell, None)?;
     let vms = [LinuxVm::new("debian", VCPUS, 1024)];
-    let seed = options.seed.unwrap_or(1);
-    let machine = files.machine(cx, hypervisor, &vms, VCPUS, seed, "")?;
+    let timing = Timing::Deterministic {
+        seed: options.seed.unwrap_or(1),
+    };
+    let machine = files.machine(cx, hypervisor, &vms, VCPUS, timing, "")?;
     let mut session = Session::start(&machine)?;
     let hz = f64::from(kernel_hz(cx)?);
     let checks: [Check<'_>; 11] = [

@@ -5,9 +5,11 @@ use anyhow::{Result, ensure};
 use super::LIMIT;
 use super::vm::{Files, LinuxVm};
 use crate::context::Context;
+use crate::guest::images::Image;
 use crate::guest::job::Job;
 use crate::guest::report::Report;
 use crate::hypervisor::Hypervisor;
+use crate::qemu::Timing;
 use crate::suite::to_end;
 use crate::test::{Options, Tally};
 
@@ -39,12 +41,14 @@ pub fn run(
     options: &Options,
     tally: &mut Tally,
 ) -> Result<()> {
-    let files = Files::new(cx, Some(&Job::from_text(cx, JOB, &[])?))?;
+    let files = Files::new(cx, Image::Shell, Some(&Job::from_text(cx, JOB, &[])?))?;
     let long = LONG.iter().filter(|_| options.long);
     for &(vcpus, memory_mib, cpus) in SHORT.iter().chain(long) {
         let vms = [LinuxVm::new("debian", vcpus, memory_mib)];
-        let seed = options.seed.unwrap_or(1);
-        let machine = files.machine(cx, hypervisor, &vms, cpus, seed, "")?;
+        let timing = Timing::Deterministic {
+            seed: options.seed.unwrap_or(1),
+        };
+        let machine = files.machine(cx, hypervisor, &vms, cpus, timing, "")?;
         let label = format!("{vcpus} vCPUs on {cpus} CPUs, {memory_mib} MiB");
         let printed = to_end(&machine, LIMIT * 2);
         let result = printed.and_then(|bytes| judge(&bytes, vcpus, memory_mib));

@@ -5,7 +5,9 @@ use anyhow::{Result, ensure};
 use super::session::Session;
 use super::vm::{Files, LinuxVm};
 use crate::context::Context;
+use crate::guest::images::Image;
 use crate::hypervisor::{Hypervisor, lines_of};
+use crate::qemu::Timing;
 use crate::test::{Options, Tally};
 
 /// vCPUs of each, and CPUs of the machine.
@@ -22,14 +24,16 @@ pub fn run(
     options: &Options,
     tally: &mut Tally,
 ) -> Result<()> {
-    let files = Files::new(cx, None)?;
+    let files = Files::new(cx, Image::Shell, None)?;
     let vm = |name, cpus: &str| LinuxVm {
         more: format!("cpus = \"{cpus}\"\nexclusive = true"),
         ..LinuxVm::new(name, VCPUS, 256)
     };
     let vms = [vm("left", "0-1"), vm("right", "2-3")];
-    let seed = options.seed.unwrap_or(1);
-    let machine = files.machine(cx, hypervisor, &vms, CPUS, seed, "")?;
+    let timing = Timing::Deterministic {
+        seed: options.seed.unwrap_or(1),
+    };
+    let machine = files.machine(cx, hypervisor, &vms, CPUS, timing, "")?;
     let mut session = Session::start(&machine)?;
     tally.check("two VMs at once", both(&mut session));
     Ok(())

@@ -57,14 +57,14 @@ pub struct Files {
 }
 
 impl Files {
-    /// An initramfs with a shell and the scripts' library, or with `job`.
+    /// An initramfs of `image` and the scripts' library, or with `job`.
     ///
     /// # Errors
     /// It can't be written.
-    pub fn new(cx: &Context, job: Option<&Job>) -> Result<Self> {
+    pub fn new(cx: &Context, image: Image, job: Option<&Job>) -> Result<Self> {
         let library = Job::library(cx)?;
         let mut initramfs = job.unwrap_or(&library).bytes();
-        initramfs.extend(fs::read(Image::Shell.path(cx))?);
+        initramfs.extend(fs::read(image.path(cx))?);
         let folder = TempDir::with_prefix("loongvisor-")?;
         fs::write(folder.path().join("initramfs"), initramfs)?;
         Ok(Self { folder })
@@ -94,7 +94,7 @@ impl Files {
         hypervisor: &Hypervisor,
         vms: &[LinuxVm],
         cpus: u32,
-        seed: u64,
+        timing: Timing,
         append: &str,
     ) -> Result<Qemu> {
         let bundle = Bundle::read(cx, &self.of(vms)?)?;
@@ -103,6 +103,6 @@ impl Files {
             memory_mib: u32::try_from(bundle.needs_mib())?.next_multiple_of(256),
         };
         bundle.check(room)?;
-        hypervisor.with_vms(&bundle, room, Timing::Deterministic { seed }, append)
+        hypervisor.with_vms(&bundle, room, timing, append)
     }
 }
