@@ -24,9 +24,10 @@ pub const MAX_PHYSICAL_ID: u32 = 1024;
 pub const MAX_NAME: usize = 32;
 /// Longest time that an idle vCPU polls, in microseconds.
 pub const MAX_IDLE_POLL: u64 = 10_000;
-/// How long it does unless the configuration says otherwise: a few times as
-/// long as a CPU takes to wake.
-pub const DEFAULT_IDLE_POLL: u64 = 20;
+/// How long it does unless the configuration says otherwise: not at all. What
+/// sleeps is woken by an IPI, and so is a CPU that runs; with 20 microseconds
+/// a pipe between two processes took twice as many instructions.
+pub const DEFAULT_IDLE_POLL: u64 = 0;
 /// Where a VM's RAM below its devices ends, as on QEMU's `virt`.
 pub const LOW_RAM_END: u64 = 0x1000_0000;
 /// Where the rest of its RAM begins.

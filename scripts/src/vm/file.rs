@@ -27,6 +27,7 @@ struct Text {
     command_line: Option<Spanned<String>>,
     devices: Option<Spanned<Vec<String>>>,
     restart: Option<Spanned<String>>,
+    idle_poll_us: Option<Spanned<u64>>,
     #[serde(default)]
     paravirt: Paravirt,
 }
@@ -117,6 +118,9 @@ impl VmFile {
         if let Some(initramfs) = initramfs {
             line("initramfs", initramfs);
         }
+        if let Some(poll) = &text.idle_poll_us {
+            line("idle_poll", &poll.as_ref().to_string());
+        }
         if let Some(exclusive) = &text.exclusive {
             line("exclusive", &exclusive.as_ref().to_string());
         }
@@ -205,6 +209,9 @@ impl VmFile {
             "not a size" => Some(text.memory.span()),
             "not a device" => text.devices.as_ref().map(Spanned::span),
             "not a restart policy" => text.restart.as_ref().map(Spanned::span),
+            "not a number of microseconds up to 10000" => {
+                text.idle_poll_us.as_ref().map(Spanned::span)
+            }
             _ => lists.into_iter().find(bad_list).map(Spanned::span),
         };
         self.at(&span.unwrap_or(0..0), what)
@@ -239,7 +246,7 @@ mod tests {
     const GOOD: &str = "name = \"web\"\nvcpus = 2\nphysical-ids = \"0,5\"\nmemory = \"1G\"\n\
                         kernel = \"k\"\ninitramfs = \"i\"\ncommand-line = \"quiet a=b\"\n\
                         cpus = \"0-3\"\nexclusive = true\nrestart = \"always\"\n\
-                        devices = [\"uart\"]\n[paravirt]\nipi = false\n";
+                        devices = [\"uart\"]\nidle-poll-us = 30\n[paravirt]\nipi = false\n";
 
     fn parse(source: &str) -> Result<VmFile> {
         VmFile::parse(Path::new("f/web.toml"), source.to_owned())
@@ -263,6 +270,7 @@ mod tests {
         assert_eq!((config.ids, config.cpus), (vec![0, 5], vec![0, 1, 2, 3]));
         assert_eq!(config.command_line, "quiet a=b");
         assert!(config.exclusive && !config.pv_ipi);
+        assert_eq!(config.idle_poll, 30);
         assert_eq!(config.devices.len(), 1);
     }
 
@@ -282,7 +290,7 @@ mod tests {
                 ("exclusive", "colour"),
                 "f/web.toml:9: unknown field `colour`",
             ),
-            (("ipi =", "ipj ="), "f/web.toml:13: unknown field `ipj`"),
+            (("ipi =", "ipj ="), "f/web.toml:14: unknown field `ipj`"),
             (("vcpus = 2", "vcpus = 129"), "f/web.toml:2: 129 vCPUs"),
             (
                 ("vcpus = 2", "vcpus = 3"),
@@ -297,6 +305,7 @@ mod tests {
                 "f/web.toml:10: not a restart policy",
             ),
             (("quiet", "quiet\\n"), "f/web.toml:7: no line breaks"),
+            (("us = 30", "us = 10001"), "f/web.toml:12: not a number of"),
             (("\"web\"", "\"we b\""), "f/web.toml:1: a name"),
             (("kernel =", "kernel"), "f/web.toml:5:"),
         ] {
