@@ -175,20 +175,26 @@ impl Processor {
         let Some(Some(vcpu)) = self.slots.get_mut(slot) else {
             return;
         };
-        world_switch::arm();
-        let resume = run(vcpu, &mut self.machine);
-        if resume == Resume::Yield(Yield::Sleep) && self.scheduler.alone() {
-            poll(vcpu, &self.machine);
-        }
-        match resume {
-            Resume::Stop => self.remove(slot),
-            resume => match sleeps(vcpu, resume, &self.machine) {
-                Some(deadline) => self.scheduler.sleep(slot, deadline),
+        let alone = self.scheduler.alone();
+        loop {
+            world_switch::arm();
+            let resume = run(vcpu, &mut self.machine);
+            if resume == Resume::Stop {
+                return self.remove(slot);
+            }
+            let asleep = alone && resume == Resume::Yield(Yield::Sleep);
+            if asleep {
+                poll(vcpu, &self.machine);
+            }
+            match sleeps(vcpu, resume, &self.machine) {
+                Some(deadline) if asleep && self.machine.nap(vcpu, deadline) => {}
+                Some(deadline) => return self.scheduler.sleep(slot, deadline),
+                None if asleep => {}
                 None => {
                     vcpu.steal.ready(cpu::ticks());
-                    self.scheduler.ready(slot);
+                    return self.scheduler.ready(slot);
                 }
-            },
+            }
         }
     }
 
@@ -299,6 +305,28 @@ impl Machine {
         });
         // SAFETY: the timer only raises a line that is looked at.
         unsafe { csr_write!(TCFG, tcfg) };
+    }
+
+    /// Sleeps until `vcpu`, which sleeps alone on this CPU, may go on, at
+    /// `deadline` (in ticks) at the latest: no queue is touched. False where
+    /// there is something else to look at first.
+    fn nap(&mut self, vcpu: &Vcpu, deadline: Option<u64>) -> bool {
+        loop {
+            if !vcpu.shared().postbox.asleep() {
+                return true;
+            }
+            let now = cpu::ticks();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                vcpu.wake_up();
+                return true;
+            }
+            self.set_timer(deadline, now);
+            cpu::idle();
+            let look = self.take_interrupts(csr_read!(ESTAT));
+            if look && (self.console || self.mailbox.attention.load(Ordering::SeqCst)) {
+                return false;
+            }
+        }
     }
 
     /// Takes the interrupts of `estat`; whether there were any for the

@@ -1,15 +1,13 @@
 //! Exits that one vCPU makes alone.
 
 use super::measure;
+use crate::csrrd;
 use crate::runtime::call::call;
-use crate::runtime::trap::mask;
 use crate::runtime::{cpucfg, device, iocsr};
-use crate::{csrrd, csrwr, csrxchg};
 use core::arch::asm;
 use guest_pv::abi::hypercall::SEND_IPI;
 use guest_pv::abi::iocsr::{IPI_CLEAR, IPI_STATUS};
 use guest_pv::abi::vendor;
-use loongarch_isa::exception::Interrupt;
 
 /// PCH-PIC: the mask of its inputs.
 const PCH_PIC_MASK: u64 = 0x1000_0020;
@@ -28,7 +26,6 @@ pub fn run() {
     let pch_pic: *mut u32 = device(PCH_PIC_MASK);
     // SAFETY: a register that is read without an effect.
     measure!("mmio-pch-pic", unsafe { pch_pic.read_volatile() });
-    idle_pending();
 }
 
 /// What the guest itself does for a call, with nothing in place of `hvcl`.
@@ -39,16 +36,4 @@ fn no_call() {
         asm!("nop", inlateout("$a0") vendor::NULL => _, in("$a1") 0, in("$a2") 0, in("$a3") 0,
             options(nostack));
     }
-}
-
-/// `idle` with something pending: it doesn't sleep.
-fn idle_pending() {
-    mask();
-    let swi0 = Interrupt::SWI0.bit();
-    csrwr!(ECFG, swi0);
-    csrxchg!(ESTAT, swi0, swi0);
-    // SAFETY: returns at once.
-    measure!("idle-pending", unsafe { asm!("idle 0", options(nostack)) });
-    csrxchg!(ESTAT, 0, swi0);
-    csrwr!(ECFG, 0);
 }

@@ -60,6 +60,9 @@ const SLICES_PER_SECOND: u64 = 200;
 /// Slices that are looked at: few, since each takes long.
 const SLICES: usize = 20;
 
+/// vCPU 0 has seen enough.
+static STOP: AtomicU64 = AtomicU64::new(0);
+
 /// A stretch of time in which a vCPU didn't run: first and last tick.
 static GAPS: [[[AtomicU64; 2]; SLICES]; 2] =
     [const { [const { [const { AtomicU64::new(0) }; 2] }; SLICES] }; 2];
@@ -67,13 +70,18 @@ static GAPS: [[[AtomicU64; 2]; SLICES]; 2] =
 /// vCPUs 0 and 1 are busy on one CPU, and each notes when it didn't run. Of a
 /// gap of vCPU 0, what lies outside of vCPU 1's run in between is two changes.
 pub fn switch() {
+    STOP.store(0, Ordering::SeqCst);
     smp::on_all(|index| {
-        let Some(gaps) = GAPS.get(index) else { return };
-        for gap in gaps {
-            let (from, to) = next_gap(ticks_per_second() / SLICES_PER_SECOND / 2);
-            gap[0].store(from, Ordering::Relaxed);
-            gap[1].store(to, Ordering::Relaxed);
+        let gaps = GAPS.get(index).into_iter().flatten();
+        for (gap, found) in gaps.zip(core::iter::from_fn(next_gap)) {
+            gap[0].store(found.0, Ordering::Relaxed);
+            gap[1].store(found.1, Ordering::Relaxed);
         }
+        // vCPU 1 must not leave the CPU to the other one before it is done.
+        while index == 1 && STOP.load(Ordering::SeqCst) == 0 {
+            core::hint::spin_loop();
+        }
+        STOP.store(1, Ordering::SeqCst);
     });
     let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
     let [own, others] = &GAPS;
@@ -83,7 +91,7 @@ pub fn switch() {
         let mut runs = others
             .windows(2)
             .map(|two| (load(&two[0][1]), load(&two[1][0])));
-        let (begin, end) = runs.find(|(begin, end)| from < *begin && *end < to)?;
+        let (begin, end) = runs.find(|(begin, end)| from < *begin && begin < end && *end < to)?;
         Some((to - from) - (end - begin))
     });
     let mut samples = [0; BATCHES];
@@ -98,15 +106,17 @@ pub fn switch() {
     report("switch", &mut all, 2);
 }
 
-/// Looks at the counter until more than `least` ticks pass between two looks;
-/// these two.
-fn next_gap(least: u64) -> (u64, u64) {
+/// Looks at the counter until half a slice passes between two looks; these
+/// two. `None` once it is over.
+fn next_gap() -> Option<(u64, u64)> {
+    let least = ticks_per_second() / SLICES_PER_SECOND / 2;
     let mut before = ticks();
-    loop {
+    while STOP.load(Ordering::Relaxed) == 0 {
         let now = ticks();
         if now - before > least {
-            return (before, now);
+            return Some((before, now));
         }
         before = now;
     }
+    None
 }
