@@ -27,7 +27,7 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
-    /// Boot the machine on this terminal: Linux, on CPUs with LVZ.
+    /// Boot the hypervisor on this terminal, with Linux or other VMs on it.
     Run(run::Options),
     /// Test everything, or the named parts.
     Test {

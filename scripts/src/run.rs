@@ -21,8 +21,10 @@ const PATIENCE: &str = "watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120";
 /// The VM that is started if none is named.
 const DEFAULT_VM: &str = "boards/qemu-virt/vm/debian.toml";
 
-/// Memory of the machine that runs Linux without the hypervisor, in MiB.
+/// Memory of the machine that runs Linux without the hypervisor, in MiB: what it has,
+/// and the least that it boots with.
 const BARE_MIB: u32 = 4096;
+const LEAST_BARE_MIB: u32 = 2048;
 
 /// The setup steps that the hypervisor with Linux guests needs.
 pub const NEEDS: [&str; 3] = ["target", "qemu", images::STEP];
@@ -89,9 +91,17 @@ fn bare(cx: &Context, options: &Options) -> Result<()> {
     } else {
         ""
     };
+    let memory_mib = options.mem.unwrap_or(BARE_MIB);
+    if memory_mib < LEAST_BARE_MIB {
+        let what = format!("Linux on the machine itself doesn't fit into {memory_mib} MiB");
+        return Err(failure(
+            what,
+            format!("give it --mem {LEAST_BARE_MIB} or more"),
+        ));
+    }
     let machine = Machine {
         cpus: options.cpus,
-        memory_mib: options.mem.unwrap_or(BARE_MIB),
+        memory_mib,
         timing: Timing::Threads,
         lvz: true,
         image: Image::KvmHost,
