@@ -6,15 +6,16 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
-use super::alone::run_alone;
+use super::alone::{CLOSING, run_alone};
+use super::lines::Transcript;
 use super::{Options, Part, Tally};
 use crate::bare;
 use crate::context::Context;
-use crate::hypervisor::{GuestVm, Hypervisor};
+use crate::hypervisor::{GuestVm, Hypervisor, lines_of};
 use crate::qemu::Timing;
-use crate::suite::NEEDS;
+use crate::suite::{NEEDS, to_end};
 
 /// The part `ipi`.
 pub struct Ipi;
@@ -38,6 +39,9 @@ const LONG_ROUNDS: u32 = 2;
 const LONG_TOTAL: u64 = 10_000_000;
 /// Seeds of the long form's multi-threaded runs.
 const LONG_THREADED: usize = 5;
+
+/// A run beside a guest that does its worst ends within this time.
+const ABUSE_LIMIT: Duration = Duration::from_secs(1200);
 
 /// The example prints its lines within this time.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -158,6 +162,8 @@ impl Part for Ipi {
                 shape.run(&hypervisor, tally, Timing::Threads, seed)?;
             }
         }
+        let abuse = abuse(&hypervisor, options);
+        tally.check("beside a guest that calls and accesses at random", abuse);
         hypervisor.set_guest(&bare::build_example(cx, "guest-pv", "kernel")?)?;
         for paravirtual in [true, false] {
             let kind = if paravirtual { "paravirtual" } else { "native" };
@@ -185,6 +191,37 @@ impl Shape {
         println!("{label}: {count} IPIs in {seconds} s");
         Ok(count)
     }
+}
+
+/// A guest that makes random calls, IOCSR accesses and reads of CPUCFG, and one beside it,
+/// on the same CPUs, that checks all of its IPIs. Both end.
+fn abuse(hypervisor: &Hypervisor, options: &Options) -> Result<()> {
+    let seed = options.seed.unwrap_or(1);
+    // Both take about as long.
+    let (limit, rounds) = if options.long {
+        (10_000_000, 20_000)
+    } else {
+        (200_000, 400)
+    };
+    let offered = "pv_ipi = true\npv_steal_time = true";
+    let worst = format!("mode=evil kind=calls limit={limit} seed={seed}");
+    let good = Shape::new("beside", (0..8).collect(), 2, rounds).vm(seed);
+    let evil = GuestVm {
+        more: offered,
+        ..GuestVm::new("evil", 1, &worst)
+    };
+    let machine = hypervisor.machine(&[evil, good.clone()], 2, Timing::Threads)?;
+    let printed = to_end(&machine, ABUSE_LIMIT)?;
+    let printed = String::from_utf8_lossy(&printed);
+    let done = format!("evil| evil: {limit} accesses");
+    ensure!(printed.contains(&done), "no line `{done}`:\n{printed}");
+    let declared = CHECKS.map(str::to_owned);
+    let transcript = Transcript::parse(CLOSING, &lines_of(good.name, &printed), &declared);
+    let failed = transcript.checks.iter();
+    let failed = failed.filter_map(|(name, why)| Some(format!("{name}: {}", why.as_ref()?)));
+    let faults: Vec<String> = failed.chain(transcript.faults).collect();
+    ensure!(faults.is_empty(), "{}", faults.join("; "));
+    Ok(())
 }
 
 /// The crate's example ends, having seen all its IPIs: a thousand calls to three CPUs.

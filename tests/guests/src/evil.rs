@@ -5,8 +5,9 @@
 //! whose exceptions end in that program again; a storm of exceptions made by
 //! the hypervisor; random hypercalls and IOCSR accesses; random accesses to
 //! the devices; interrupts off in a loop. `seed=` makes another one of the random kinds.
+//! `limit=` ends the calls and accesses after so many.
 
-use crate::runtime::call::hvcl;
+use crate::runtime::call::{hvcl, stop};
 use crate::runtime::cmdline::Options;
 use crate::runtime::devices::{self, UART};
 use crate::runtime::random::Random;
@@ -14,6 +15,8 @@ use crate::runtime::trap::catch;
 use crate::runtime::{iocsr, memory};
 use crate::{csrwr, println};
 use core::arch::asm;
+use guest_pv::abi::hypercall::NOTIFY;
+use guest_pv::abi::steal::ADDRESS_RESERVED;
 use guest_pv::abi::vendor;
 
 /// Where the programs stand: 32 MiB, above the guest's own image.
@@ -30,7 +33,7 @@ pub fn run(options: &Options) -> ! {
         "ones" => program(|| u32::MAX),
         "random" => program(|| random.next() as u32),
         "storm" => storm(),
-        "calls" => calls(&mut random),
+        "calls" => calls(&mut random, options.number("limit", 0)),
         "devices" => devices(&mut random),
         _ => spin(),
     }
@@ -67,20 +70,34 @@ fn storm() -> ! {
     }
 }
 
-fn calls(random: &mut Random) -> ! {
-    loop {
-        let function = match random.next() % 4 {
+/// Accesses of one round of [`calls`].
+const ACCESSES: u64 = 8;
+
+/// Random calls, IOCSR accesses and reads of CPUCFG, `limit` of them, or for
+/// ever if that is 0.
+fn calls(random: &mut Random, limit: u64) -> ! {
+    let mut made = 0;
+    while limit == 0 || made < limit {
+        let function = match random.below(4) {
             0 => random.any(),
-            1 => vendor::FIRST + random.next() % 16,
-            _ => random.next() % 4,
+            1 => vendor::FIRST + random.below(16),
+            _ => random.below(4),
         };
+        let [a1, mut a2, a3] = [random.any(), random.any(), random.any()];
+        if function == NOTIFY {
+            // A record of stolen time may be written to: not into our code.
+            a2 = match random.below(2) {
+                0 => PROGRAM + random.below(1 << 20),
+                _ => a2 | ADDRESS_RESERVED,
+            };
+        }
         if function != vendor::STOP {
-            hvcl::<0x100>([function, random.any(), random.any(), random.any()]);
+            hvcl::<0x100>([function, a1, a2, a3]);
         }
         hvcl::<0x1ff>([random.any(), 0, 0, 0]);
-        let offset = match random.next() % 3 {
+        let offset = match random.below(3) {
             0 => random.any(),
-            _ => 0x1000 + random.next() % 0x200,
+            _ => 0x1000 + random.below(0x200),
         };
         iocsr::write_b(offset, random.any());
         iocsr::write_h(offset, random.any());
@@ -88,7 +105,10 @@ fn calls(random: &mut Random) -> ! {
         iocsr::write_d(offset, random.any());
         iocsr::read_d(offset);
         crate::runtime::cpucfg(random.any());
+        made += ACCESSES;
     }
+    println!("evil: {made} accesses");
+    stop(0)
 }
 
 /// Where the devices are: first address and bytes. The power controller is
