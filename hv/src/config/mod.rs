@@ -5,12 +5,14 @@
 //! from it and from the machine is checked before a VM exists, and refused
 //! with what and why.
 
+pub mod placement;
 mod read;
 
 pub use read::list;
 
 use crate::dev::layout;
 use crate::mm::addr::{Gpa, PAGE_BYTES, overlap};
+use crate::vcpu::StopReason;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -126,6 +128,17 @@ impl Restart {
             Self::Never => "never",
             Self::Reset => "reset",
             Self::Always => "always",
+        }
+    }
+
+    /// Whether a VM that `reason` has ended starts anew.
+    #[must_use]
+    pub const fn after(self, reason: StopReason) -> bool {
+        match reason {
+            StopReason::Stopped => false,
+            StopReason::Restarted => true,
+            StopReason::Reset => !matches!(self, Self::Never),
+            StopReason::Asked(_) | StopReason::PowerOff => matches!(self, Self::Always),
         }
     }
 }

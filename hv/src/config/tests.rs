@@ -170,3 +170,17 @@ fn numbers_have_units_and_bases() {
     assert_eq!(size("99999999999G"), None);
     assert_eq!(list::<u32>("1, 3-5,0x10"), Some(vec![1, 3, 4, 5, 16]));
 }
+
+#[test]
+fn the_user_has_the_last_word_on_restarts() {
+    use StopReason::{Asked, PowerOff, Reset, Restarted, Stopped};
+    for (reason, after) in [
+        (Asked(1), [false, false, true]),
+        (PowerOff, [false, false, true]),
+        (Reset, [false, true, true]),
+        (Stopped, [false; 3]),
+        (Restarted, [true; 3]),
+    ] {
+        assert_eq!(Restart::ALL.map(|policy| policy.after(reason)), after);
+    }
+}

@@ -15,7 +15,8 @@ pub mod monitor;
 use crate::arch::cpu;
 use crate::boot::Files;
 use crate::bundle::Bundle;
-use crate::config::{Limits, Restart, VmConfig};
+use crate::config::placement::place;
+use crate::config::{Limits, VmConfig};
 use crate::console::Port;
 use crate::mm::addr::PAGE_BYTES;
 use crate::platform::power;
@@ -130,31 +131,13 @@ fn free_memory() -> u64 {
         .map_or(0, |frames| frames.free() * PAGE_BYTES)
 }
 
-/// Settles which CPUs each guest runs on: those that it names, or else all
-/// that no other claims for itself.
+/// Settles which CPUs each guest runs on.
 fn settle_homes(guests: &mut [Guest], cpus: &'static [Mailbox]) {
-    let claimed: Vec<usize> = guests
-        .iter()
-        .filter(|guest| guest.config.exclusive)
-        .flat_map(|guest| guest.config.cpus.iter().copied())
-        .collect();
-    let mut placed = 0;
-    for guest in guests {
-        let named = &guest.config.cpus;
-        let chosen = cpus.iter().enumerate().filter(|(index, _)| {
-            if named.is_empty() {
-                !claimed.contains(index)
-            } else {
-                named.contains(index)
-            }
-        });
-        guest.homes = chosen.map(|(_, mailbox)| mailbox).collect();
-        if named.is_empty() && !guest.homes.is_empty() {
-            // Small VMs side by side, rather than all on the first CPUs.
-            let count = guest.homes.len();
-            guest.homes.rotate_left(placed % count);
-            placed += guest.config.ids.len();
-        }
+    let configs: Vec<&VmConfig> = guests.iter().map(|guest| &guest.config).collect();
+    let places = place(&configs, cpus.len());
+    for (guest, place) in guests.iter_mut().zip(places) {
+        let mailboxes = place.into_iter().filter_map(|index| cpus.get(index));
+        guest.homes = mailboxes.collect();
     }
 }
 
@@ -222,23 +205,13 @@ impl Guest {
             return;
         };
         log::info!("VM {} has stopped: {reason}", self.config.name);
-        if restarts(self.config.restart, reason) {
+        if self.config.restart.after(reason) {
             self.start();
         } else if reason == StopReason::Stopped {
             *self.state.lock() = State::Held;
         } else {
             *self.state.lock() = State::Ended;
         }
-    }
-}
-
-/// Whether a VM that has ended for `reason` starts anew.
-fn restarts(policy: Restart, reason: StopReason) -> bool {
-    match reason {
-        StopReason::Stopped => false,
-        StopReason::Restarted => true,
-        StopReason::Reset => policy != Restart::Never,
-        StopReason::Asked(_) | StopReason::PowerOff => policy == Restart::Always,
     }
 }
 
