@@ -24,7 +24,7 @@ const THREADED: usize = 1;
 const LONG_THREADED: usize = 8;
 
 /// What a checked guest is offered.
-const PARAVIRTUAL: &str = "pv_ipi = true\npv_steal_time = true";
+pub const PARAVIRTUAL: &str = "pv_ipi = true\npv_steal_time = true";
 
 /// Guests that do their worst.
 const WORST: [&str; 7] = [

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
+use super::guests::PARAVIRTUAL;
 use crate::hypervisor::{GuestVm, Hypervisor};
 use crate::qemu::{Qemu, Timing};
 use crate::suite::{WITHOUT_LVZ, to_end};
@@ -64,7 +65,11 @@ pub fn run(hypervisor: &Hypervisor, tally: &mut Tally) -> Result<()> {
             more: lines,
             ..GuestVm::new("bad", 1, "")
         };
-        let vms = [bad, GuestVm::new("good", 1, "only=call.")];
+        let good = GuestVm {
+            more: PARAVIRTUAL,
+            ..GuestVm::new("good", 1, "only=call.")
+        };
+        let vms = [bad, good];
         let machine = hypervisor.machine(&vms, 1, TIMING)?;
         let good = "good| guest: 5 passed, 0 failed";
         let result = says(&machine, &[&format!("bad.vm: {said}"), good]);
