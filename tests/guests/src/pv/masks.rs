@@ -1,6 +1,6 @@
 //! One sender, and everyone at rest in between: each count is exact.
 
-use super::serve::{self, until, while_all_serve};
+use super::serve::{self, until, until_others, while_all_serve};
 use super::{GROWTH, SEED, everyone, ipi, ledger};
 use crate::check::{Check, Outcome, ensure, equal};
 use crate::runtime::random::Random;
@@ -161,7 +161,7 @@ fn pending() -> Outcome {
                 crate::runtime::nap();
             }
             serve::begin();
-            until(1000, || STAGE.load(Ordering::SeqCst) == 3);
+            until_others(1000, || STAGE.load(Ordering::SeqCst) == 3);
             serve::end();
         }
     });

@@ -1,7 +1,7 @@
 //! Everyone sends to everyone at once: singles, random sets, all, oneself;
 //! and sleeps now and then.
 
-use super::serve::{self, until};
+use super::serve::{self, until, until_others};
 use super::{ROUNDS, SEED, everyone, ledger, machine};
 use crate::check::{Outcome, equal};
 use crate::runtime::random::Random;
@@ -59,7 +59,8 @@ fn storm(cpu: usize) {
     if FINISHED.fetch_add(1, Ordering::SeqCst) + 1 == smp::count() {
         serve::wake_all();
     }
-    let all_finished = until(20_000, || FINISHED.load(Ordering::SeqCst) == smp::count());
+    let all = || FINISHED.load(Ordering::SeqCst) == smp::count();
+    let all_finished = until_others(20_000, all);
     if !all_finished || !until(100, rest) {
         RESTLESS.fetch_add(1, Ordering::SeqCst);
     }

@@ -5,7 +5,7 @@ use crate::{csrrd, csrwr};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use guest_pv::abi::cpucfg::PvFeatures;
-use guest_pv::abi::iocsr::{IPI_CLEAR, IPI_STATUS};
+use guest_pv::abi::iocsr::{IPI_CLEAR, IPI_ENABLE, IPI_STATUS};
 use guest_pv::cpu::{Cpu, PhysicalId};
 use guest_pv::ipi::{Action, Ipi};
 use guest_pv::loongarch::Native;
@@ -104,20 +104,20 @@ pub extern "C" fn secondary_main(index: usize) -> ! {
 }
 
 /// Sleeps until the boot vCPU says go: vCPUs that share a CPU don't take
-/// each other's time while they wait.
+/// each other's time while they wait. Other vectors may be for the task to
+/// come, from vCPUs that have begun already: they stay pending.
 fn wait_for_go() {
+    let go = 1 << GO.number();
     trap::mask();
     csrwr!(ECFG, Interrupt::IPI.bit());
-    loop {
-        let vectors = iocsr::read_w(IPI_STATUS.into());
-        iocsr::write_w(IPI_CLEAR.into(), vectors);
-        if vectors >> GO.number() & 1 == 1 {
-            break;
-        }
+    iocsr::write_w(IPI_ENABLE.into(), go);
+    while iocsr::read_w(IPI_STATUS.into()) & go == 0 {
         // SAFETY: waits; what came since the look is pending and ends it.
         unsafe { asm!("idle 0", options(nostack)) };
     }
+    iocsr::write_w(IPI_CLEAR.into(), go);
     csrwr!(ECFG, 0);
+    native().enable();
 }
 
 /// Runs `task` on every vCPU at once; returns when all are done.
