@@ -16,27 +16,32 @@ use crate::vcpu::timer::{Restore, SavedTimer};
 use crate::vcpu::{BANKED, GuestCsrs, Vcpu};
 use crate::{csr_exchange, csr_read, csr_write, gcsr_exchange, gcsr_read, gcsr_write};
 
+/// Where `csr` is in the image. A constant: each access is one instruction.
+const fn place(csr: Csr) -> usize {
+    let mut at = 0;
+    while LIST[at].number() != csr.number() {
+        at += 1;
+    }
+    at
+}
+
 macro_rules! banked {
     ($($name:ident $(($n:literal))?,)*) => {
         const LIST: [Csr; BANKED] = [$(Csr::$name $(($n))?,)*];
 
         fn save_bank(image: &mut GuestCsrs) {
-            let mut values = image.0.iter_mut();
-            $(
-                if let Some(value) = values.next() {
-                    *value = guest_read::<{ Csr::$name $(($n))?.number() }>();
-                }
-            )*
+            $({
+                const AT: usize = place(Csr::$name $(($n))?);
+                image.0[AT] = guest_read::<{ Csr::$name $(($n))?.number() }>();
+            })*
         }
 
         fn load_bank(image: &GuestCsrs) {
-            let mut values = image.0.iter();
-            $(
-                if let Some(&value) = values.next() {
-                    // SAFETY: the guest's own register, in a guest that isn't running.
-                    unsafe { guest_write::<{ Csr::$name $(($n))?.number() }>(value) };
-                }
-            )*
+            $({
+                const AT: usize = place(Csr::$name $(($n))?);
+                // SAFETY: the guest's own register, in a guest that isn't running.
+                unsafe { guest_write::<{ Csr::$name $(($n))?.number() }>(image.0[AT]) };
+            })*
         }
     };
 }

@@ -65,9 +65,25 @@ pub fn handle(vcpu: &mut Vcpu, info: ExitInfo, hardware: &mut impl Hardware) -> 
     }
 }
 
-/// Handles an exit of any kind.
+/// Handles an exit of any kind. It saves no register for the one that ends
+/// each time slice.
 #[inline(never)]
 fn handle_any(
+    vcpu: &mut Vcpu,
+    estat: u64,
+    badv: u64,
+    badi: u64,
+    hardware: &mut impl Hardware,
+) -> Resume {
+    let info = ExitInfo { estat, badv, badi };
+    if info.ecode() == Ecode::Int.number() {
+        return interrupted(vcpu, estat, hardware);
+    }
+    handle_rare(vcpu, estat, badv, badi, hardware)
+}
+
+#[inline(never)]
+fn handle_rare(
     vcpu: &mut Vcpu,
     estat: u64,
     badv: u64,
@@ -78,15 +94,18 @@ fn handle_any(
     let outcome = match decode(&info) {
         VmExit::Sensitive(_) => return sensitive(vcpu, info.word(), hardware),
         VmExit::Hypercall(code) => return call(vcpu, code, hardware),
-        VmExit::HostInterrupt => {
-            vcpu.shared().stats.exit(ExitReason::HostInterrupt);
-            return hardware.host_interrupt(info.estat);
-        }
+        VmExit::HostInterrupt => return interrupted(vcpu, info.estat, hardware),
         VmExit::Memory { gpa, kind, word } => memory(vcpu, gpa, kind, word, hardware),
         VmExit::UnitDisabled(unit) => unit_disabled(vcpu, unit, info.word(), hardware),
         VmExit::Unexpected => unexpected(vcpu, info.word()),
     };
     finish(vcpu, outcome, hardware)
+}
+
+#[inline(never)]
+fn interrupted(vcpu: &Vcpu, estat: u64, hardware: &mut impl Hardware) -> Resume {
+    vcpu.shared().stats.exit(ExitReason::HostInterrupt);
+    hardware.host_interrupt(estat)
 }
 
 #[cold]

@@ -25,7 +25,10 @@ pub trait Loaded: Hardware {
 #[inline(never)]
 pub fn run(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
     let posts = vcpu.enter_guest();
-    let mut resume = look(vcpu, posts, cpu);
+    let mut resume = Resume::Guest;
+    if posts != Posts::NONE || vcpu.waiting {
+        resume = look(vcpu, posts, cpu);
+    }
     while resume == Resume::Guest {
         let info = cpu.enter(vcpu);
         resume = handle(vcpu, info, cpu);

@@ -80,6 +80,7 @@ impl Bench for Exits {
             task.doing(&format!("{group}, under KVM"));
             kvm.extend(under_kvm(cx, group, vcpus, timing)?);
         }
+        rows::derive(&mut kvm);
         task.finish(&format!("{} figures", ours.len() + kvm.len()));
         print!("{}", table(&ours, &kvm));
         judge(&ours)?;
