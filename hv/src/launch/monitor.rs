@@ -14,7 +14,7 @@ use crate::vcpu::StopReason;
 use crate::vm::{Notifier, VcpuShared, Vm};
 use alloc::format;
 use alloc::string::String;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use guest_pv::abi::vendor::ExitReason;
 use spin::Mutex;
 
@@ -23,6 +23,9 @@ static KEYS: Mutex<Keys> = Mutex::new(Keys::new());
 
 /// Number of the VM that gets input while all are shown.
 static SELECTED: AtomicUsize = AtomicUsize::new(0);
+
+/// The last byte of input was lost.
+static LOSING: AtomicBool = AtomicBool::new(false);
 
 /// What the monitor shows before a command.
 const PROMPT: &str = "loongvisor> ";
@@ -60,11 +63,21 @@ fn act(act: Act<'_>, notifier: &impl Notifier) {
     }
 }
 
-/// A byte for the VM that gets input; lost where that has no room for it.
+/// A byte for the VM that gets input. It is lost where the VM has no room
+/// for it, and the user is told, once for all that is lost in a row.
 fn give(byte: u8, notifier: &impl Notifier) {
-    if let Some(guest) = guests().get(SELECTED.load(Ordering::Relaxed)) {
-        let _ = guest.with_vm(|vm| vm.receive(byte, notifier));
+    let Some(guest) = guests().get(SELECTED.load(Ordering::Relaxed)) else {
+        return;
+    };
+    let taken = guest.with_vm(|vm| vm.receive(byte, notifier));
+    let lost = taken == Some(false);
+    if lost && !LOSING.load(Ordering::Relaxed) {
+        print(format_args!(
+            "[{} doesn't read: input is lost]",
+            guest.config.name
+        ));
     }
+    LOSING.store(lost, Ordering::Relaxed);
 }
 
 fn show(number: usize) {
