@@ -134,13 +134,19 @@ pub fn arrives(cpu: usize, vector: u8, times: u64) -> bool {
     wait_until(|| taken(cpu, vector) == times)
 }
 
+/// How often each vCPU gets a message. In a deterministic run of many all the
+/// others are in the way of each.
+fn rounds() -> u8 {
+    (32 / smp::count() as u8).clamp(1, 8)
+}
+
 /// Each vCPU takes what is routed to it, and nobody else does.
 fn each() -> Outcome {
     set_up(smp::id(0));
     let before = taken_by_all();
     let lost = others_take(|| {
         let mut lost = 0;
-        for round in 0..8u8 {
+        for round in 0..rounds() {
             for cpu in 1..smp::count() {
                 let vector = 64 + 24 * round + cpu as u8 % 24;
                 route(vector, smp::id(cpu));
@@ -152,7 +158,7 @@ fn each() -> Outcome {
         lost
     });
     equal("lost", lost, 0)?;
-    let all = 8 * (smp::count() as u64 - 1);
+    let all = u64::from(rounds()) * (smp::count() as u64 - 1);
     equal("taken by all", taken_by_all(), before + all)
 }
 
