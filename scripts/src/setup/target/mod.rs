@@ -24,6 +24,9 @@ pub const TARGET: &str = "loongarch64-unknown-none-softfloat";
 
 /// A program that needs all three libraries, and `memcpy` from the last.
 const PROBE: &str = include_str!("probe_program.rs");
+/// How the probe is compiled: as the release profile of the workspace does, for which
+/// libraries must have more in them than for linking alone.
+const LINK_TIME: &str = "-Clto=fat";
 
 /// In a target's folder that this step has made: the compiler it was made for.
 const MADE_FOR: &str = "made-for-rustc";
@@ -91,6 +94,8 @@ impl Step for Target {
     fn inputs(&self, cx: &Context, inputs: &mut Inputs) -> Result<()> {
         let compiler = Compiler::find(cx)?;
         inputs.add("rustc", compiler.identity);
+        inputs.add("probe", PROBE);
+        inputs.add("probe's flag", LINK_TIME);
         inputs.add("folder", compiler.folder.as_os_str().as_encoded_bytes());
         Ok(())
     }
@@ -145,7 +150,14 @@ fn probe(cx: &Context, out: &mut Output) -> Result<()> {
     fs::write(&source, PROBE)?;
     let mut compile = rustc(cx);
     compile
-        .args(["--edition=2024", "-Copt-level=1", "--target", TARGET, "-o"])
+        .args([
+            "--edition=2024",
+            "-Copt-level=1",
+            LINK_TIME,
+            "--target",
+            TARGET,
+        ])
+        .arg("-o")
         .arg(&program)
         .arg(&source);
     out.log.run(&mut compile, |_| ())?;

@@ -107,18 +107,20 @@ fn compile(project: &Path, library: &Path, compiler: &Compiler, out: &mut Output
     cargo.arg(format!("-Zbuild-std={}", LIBRARIES.join(",")));
     // A program without an operating system has no other memcpy.
     cargo.arg("-Zbuild-std-features=compiler-builtins-mem");
-    // Paths in panic messages as in the libraries that rustup serves.
+    // Paths in panic messages as in the libraries that rustup serves, and like those with
+    // what link-time optimization needs, which cargo leaves out of a build without it.
     let remap = format!(
         "--remap-path-prefix={}=/rustc/{}/library",
         library.display(),
         compiler.commit
     );
+    let flags = format!("{remap}\x1f-Cembed-bitcode=yes");
     cargo
         .current_dir(project)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
     cargo
-        .env("CARGO_ENCODED_RUSTFLAGS", remap)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags)
         .env("CARGO_TARGET_DIR", project.join("target"));
     out.log.run(&mut cargo, |_| ())
 }
