@@ -109,10 +109,11 @@ impl Processor {
             if core::mem::take(&mut self.machine.console) {
                 start::console_input(&self.machine);
             }
-            self.wake();
+            let now = cpu::ticks();
+            self.wake(now);
             match self.scheduler.pick() {
-                Some(slot) => self.run(slot),
-                None => self.sleep(),
+                Some(slot) => self.run(slot, now),
+                None => self.sleep(now),
             }
         }
     }
@@ -131,8 +132,8 @@ impl Processor {
     }
 
     /// Makes those ready that were posted to or whose timer has expired.
-    fn wake(&mut self) {
-        let (slots, now) = (&self.slots, cpu::ticks());
+    fn wake(&mut self, now: u64) {
+        let slots = &self.slots;
         self.scheduler.wake(now, |slot, late| {
             let Some(Some(vcpu)) = slots.get(slot) else {
                 return false;
@@ -148,11 +149,10 @@ impl Processor {
         });
     }
 
-    fn run(&mut self, slot: Slot) {
-        let now = cpu::ticks();
+    fn run(&mut self, slot: Slot, now: u64) {
         self.machine.set_timer(self.scheduler.next_event(now), now);
         if self.loaded != Some(slot) {
-            self.switch(slot);
+            self.switch(slot, now);
         }
         let Some(Some(vcpu)) = self.slots.get_mut(slot) else {
             return;
@@ -172,25 +172,21 @@ impl Processor {
                 Some(deadline) if asleep && self.machine.nap(vcpu, deadline) => {}
                 Some(deadline) => return self.scheduler.sleep(slot, deadline),
                 None if asleep => {}
-                None => {
-                    vcpu.steal.ready(cpu::ticks());
-                    return self.scheduler.ready(slot);
-                }
+                None => return self.scheduler.ready(slot),
             }
         }
     }
 
     /// Takes the loaded vCPU off, and loads the one in `slot`.
-    fn switch(&mut self, slot: Slot) {
+    fn switch(&mut self, slot: Slot, now: u64) {
         // SAFETY: used for the steal-time records of vCPUs, in their RAM.
         let mut memory = unsafe { Cached::new() };
         let old = self.loaded.and_then(|slot| self.slots.get(slot)?.as_ref());
         if let Some(old) = old.filter(|old| !old.shared().postbox.asleep()) {
-            old.steal.preempted(&mut memory);
+            old.steal.preempted(now, &mut memory);
         }
         self.put();
         if let Some(Some(vcpu)) = self.slots.get_mut(slot) {
-            let now = cpu::ticks();
             vcpu.steal
                 .scheduled_in(now, cpu::ticks_per_second, &mut memory);
             self.machine.load(vcpu);
@@ -215,8 +211,7 @@ impl Processor {
     }
 
     /// Sleeps until an interrupt.
-    fn sleep(&mut self) {
-        let now = cpu::ticks();
+    fn sleep(&mut self, now: u64) {
         self.machine.set_timer(self.scheduler.next_event(now), now);
         cpu::idle();
         let _ = self.machine.take_interrupts(csr_read!(ESTAT));

@@ -53,7 +53,7 @@ impl StealClock {
         Ok(())
     }
 
-    /// The vCPU can run from `now` (ticks) on.
+    /// The vCPU, which slept, can run from `now` (ticks) on.
     pub fn ready(&self, now: u64) {
         self.ready_since.set(now);
     }
@@ -74,8 +74,9 @@ impl StealClock {
         }
     }
 
-    /// The vCPU loses its CPU though it could go on.
-    pub fn preempted(&self, memory: &mut impl PhysMem) {
+    /// The vCPU loses its CPU at `now` (ticks) though it could go on.
+    pub fn preempted(&self, now: u64, memory: &mut impl PhysMem) {
+        self.ready(now);
         if let Some(record) = self.record.get() {
             put(record, PREEMPTED_AT, &[PREEMPTED], memory);
         }
@@ -156,7 +157,7 @@ mod tests {
     fn time_between_ready_and_scheduled_in_is_stolen() {
         let (clock, mut memory) = (StealClock::default(), FakeMem(vec![0; 0x8000]));
         clock.name(&ram(), RECORD | 1).unwrap();
-        clock.preempted(&mut memory);
+        clock.preempted(0, &mut memory);
         assert_eq!(seen(&memory), (0, 0, PREEMPTED));
         clock.ready(1000);
         clock.scheduled_in(1700, || 100_000_000, &mut memory);
@@ -205,7 +206,7 @@ mod tests {
         let (clock, mut memory) = (StealClock::default(), FakeMem(vec![0; 0x8000]));
         clock.name(&ram(), RECORD | 1).unwrap();
         clock.name(&ram(), 0).unwrap();
-        clock.preempted(&mut memory);
+        clock.preempted(0, &mut memory);
         clock.ready(0);
         clock.scheduled_in(9, || 1_000_000_000, &mut memory);
         assert_eq!(seen(&memory), (0, 0, 0));
