@@ -54,6 +54,8 @@ enum State {
     Starting,
     /// It runs, or is paused.
     Running(Arc<Vm>),
+    /// Its vCPUs are done, and what it had is given back.
+    Ending,
     /// It has ended by itself, or couldn't be made.
     Ended,
     /// The user has stopped it, and may start it again.
@@ -194,7 +196,7 @@ impl Guest {
     /// The last vCPU of its VM is gone: the VM is taken down, and starts
     /// anew where that is wanted.
     fn ended(&self) {
-        let old = core::mem::replace(&mut *self.state.lock(), State::Starting);
+        let old = core::mem::replace(&mut *self.state.lock(), State::Ending);
         let reason = match &old {
             State::Running(vm) => vm.stopped(),
             _ => None,
@@ -206,6 +208,7 @@ impl Guest {
         };
         log::info!("VM {} has stopped: {reason}", self.config.name);
         if self.config.restart.after(reason) {
+            *self.state.lock() = State::Starting;
             self.start();
         } else if reason == StopReason::Stopped {
             *self.state.lock() = State::Held;

@@ -159,6 +159,7 @@ fn list(number: usize, guest: &Guest) {
         State::Starting => "starting",
         State::Running(vm) if vm.paused() => "paused",
         State::Running(_) => "running",
+        State::Ending => "ending",
         State::Ended => "ended",
         State::Held => "stopped",
     };
@@ -232,6 +233,7 @@ fn start(guest: &'static Guest) -> Result<(), &'static str> {
         match &*state {
             State::Ended | State::Held => *state = State::Starting,
             State::Starting | State::Running(_) => return Err("it runs already"),
+            State::Ending => return Err("it is still ending"),
         }
     }
     guest.start();

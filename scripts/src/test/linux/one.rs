@@ -1,6 +1,8 @@
 //! One VM with 16 vCPUs.
 
-use anyhow::{Context as _, Result, ensure};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::session::Session;
 use super::vm::{Files, LinuxVm};
@@ -217,11 +219,21 @@ fn idle(session: &mut Session) -> Result<()> {
     Ok(())
 }
 
+/// How often the monitor is asked for a VM's state.
+const LOOKS: u32 = 50;
+
 fn monitor(session: &mut Session) -> Result<()> {
+    // A VM takes a moment to stop.
     let state = |session: &mut Session, what: &str| {
-        let text = session.monitor("list", 0)?;
-        ensure!(text.contains(what), "not {what}: {text}");
-        anyhow::Ok(())
+        let mut text = String::new();
+        for _ in 0..LOOKS {
+            text = session.monitor("list", 0)?;
+            if text.contains(what) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        bail!("not {what}: {text}")
     };
     state(session, "running")?;
     session.monitor("pause debian", 0)?;

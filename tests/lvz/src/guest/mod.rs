@@ -279,7 +279,7 @@ impl Exit {
 
     /// Whether only the host's timer interrupted, of the lines enabled now
     /// and the timer's.
-    fn out_of_budget(&self) -> bool {
+    pub fn out_of_budget(&self) -> bool {
         let timer = Interrupt::TI.bit();
         let others = csrrd!(ECFG) & ESTAT::IS.mask & !timer;
         self.ecode() == Ecode::Int.number() && self.estat & timer != 0 && self.estat & others == 0
