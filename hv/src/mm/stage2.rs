@@ -19,6 +19,7 @@ use super::pte::{Access, Pte};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{Ordering, fence};
 
 /// Index bits of a table of one page: 2048 entries of 8 bytes.
 pub const TABLE_BITS: u32 = PAGE_SHIFT - 3;
@@ -166,6 +167,8 @@ impl<S: TableSource> Stage2<S> {
         bytes: u64,
         access: Access,
     ) -> Result<Invalidate, MapError> {
+        // What the caller has put there is seen by whoever sees the mapping.
+        fence(Ordering::Release);
         self.check(gpa, bytes)?;
         let host_end = hpa.checked_add(bytes).ok_or(MapError::OutOfRange)?;
         if !hpa.is_aligned(PAGE_BYTES) {
@@ -327,6 +330,7 @@ impl<S: TableSource> Stage2<S> {
         let mut directory = Pte::new(self.source.read(at));
         if directory.address() == self.no_tables {
             directory = Pte::table(self.table(1, Pte::table(self.no_pages))?);
+            fence(Ordering::Release);
             self.source.write(at, directory.get());
         }
         Ok(entry_at(directory, gpa, BLOCK_SHIFT))
@@ -347,6 +351,7 @@ impl<S: TableSource> Stage2<S> {
             }
         }
         // One store: a walk meets the old entry or the whole new table.
+        fence(Ordering::Release);
         self.source.write(at, Pte::table(table).get());
         Ok(Pte::table(table))
     }
