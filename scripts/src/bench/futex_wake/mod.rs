@@ -41,8 +41,8 @@ struct Figures {
     ms: Vec<f64>,
     summary: Summary,
     /// Exits of all vCPUs a repeat, by reason; the start and the end of the threads that
-    /// a repeat wakes are in it, which perf doesn't time.
-    exits: BTreeMap<String, f64>,
+    /// a repeat wakes are in it, which perf doesn't time. `None` where nobody counts.
+    exits: Option<BTreeMap<String, f64>>,
 }
 
 impl Bench for FutexWake {
@@ -78,7 +78,7 @@ impl Bench for FutexWake {
             "repeats": options.repeats,
             "columns": figures,
             "model": model,
-            "model_ms": figures.iter().map(|of| model.ms(of.counts())).collect::<Vec<_>>(),
+            "model_ms": figures.iter().map(|of| of.counts().map(|c| model.ms(c))).collect::<Vec<_>>(),
             "hardware_ms": MEASURED,
         }))
     }
@@ -111,10 +111,11 @@ fn measure(cx: &Context, system: System, options: &Options) -> Result<Figures> {
             *exits.entry(reason).or_default() += count as f64;
         }
     }
-    exits
-        .values_mut()
-        .for_each(|count| *count /= ms.len() as f64);
-    exits.retain(|_, count| *count > 0.0);
+    let exits = (system.is_kvm() || system == System::Bare).then(|| {
+        let each = exits.into_iter();
+        let a_repeat = each.map(|(reason, count): (_, f64)| (reason, count / ms.len() as f64));
+        a_repeat.filter(|(_, count)| *count > 0.0).collect()
+    });
     task.finish(&format!("{} wakes", ms.len()));
     let summary = Summary::of(&ms).context("no wake was measured")?;
     Ok(Figures {
@@ -126,13 +127,14 @@ fn measure(cx: &Context, system: System, options: &Options) -> Result<Figures> {
 }
 
 impl Figures {
-    /// Instructions of the cleanest wake, and exits of an average repeat.
-    fn counts(&self) -> Counts {
-        Counts {
+    /// Instructions of the cleanest wake, and exits of an average repeat; `None` where
+    /// they aren't counted.
+    fn counts(&self) -> Option<Counts> {
+        Some(Counts {
             // A virtual nanosecond is an instruction.
             instructions: self.summary.minimum * 1e6,
-            exits: self.exits.values().sum(),
-        }
+            exits: self.exits.as_ref()?.values().fold(0.0, |sum, n| sum + n),
+        })
     }
 }
 
@@ -140,7 +142,8 @@ impl Figures {
 fn model(figures: &[Figures], options: &Options) -> Result<Model> {
     let counts = |wanted: System| {
         let found = figures.iter().find(|of| of.system == wanted);
-        found.map(Figures::counts).context("a column is missing")
+        let counts = found.and_then(Figures::counts);
+        counts.context("a column is missing")
     };
     let kvm = [counts(System::KvmParavirtual)?, counts(System::Kvm)?];
     let calibrated = Model::calibrated(counts(System::Bare)?, kvm);
@@ -162,7 +165,7 @@ fn table(figures: &[Figures], model: Model) -> String {
         // Writing to a string never fails.
         let _ = writeln!(
             text,
-            "{:28} {:8.4} {:8.4} {:8.4} {:8.4} {:7.2} {:8.0} {:7.1} {:9.4}",
+            "{:28} {:8.4} {:8.4} {:8.4} {:8.4} {:7.2} {:8.0} {:>7} {:>9}",
             of.system.label(),
             s.minimum,
             s.lower_quartile,
@@ -170,19 +173,25 @@ fn table(figures: &[Figures], model: Model) -> String {
             s.upper_quartile,
             s.minimum / bare,
             (s.minimum - bare) * 1e6,
-            counts.exits,
-            model.ms(counts)
+            cell(counts.map(|counts| counts.exits), 1),
+            cell(counts.map(|counts| model.ms(counts)), 4)
         );
     }
     text + &model_lines(figures, model)
 }
 
+/// A figure of the table, or a dash where there is none.
+fn cell(figure: Option<f64>, digits: usize) -> String {
+    figure.map_or_else(|| "–".to_owned(), |figure| format!("{figure:.digits$}"))
+}
+
 /// What the model is, and how much hangs on its least certain constant.
 fn model_lines(figures: &[Figures], model: Model) -> String {
     let ratios = |model: Model| {
-        let ms = figures.iter().map(|of| model.ms(of.counts()));
-        let bare = figures.first().map_or(f64::NAN, |of| model.ms(of.counts()));
-        ms.map(|ms| format!("{:.2}", ms / bare))
+        let of = |of: &Figures| of.counts().map(|counts| model.ms(counts));
+        let bare = figures.first().and_then(of).unwrap_or(f64::NAN);
+        let all = figures.iter().map(of);
+        all.map(|ms| cell(ms.map(|ms| ms / bare), 2))
             .collect::<Vec<_>>()
             .join(" ")
     };
@@ -209,7 +218,7 @@ mod tests {
             system,
             ms: ms.to_vec(),
             summary: Summary::of(ms).unwrap(),
-            exits: BTreeMap::from([("all".to_owned(), exits)]),
+            exits: Some(BTreeMap::from([("all".to_owned(), exits)])),
         }
     }
 
@@ -229,6 +238,16 @@ mod tests {
                 .count(),
             3
         );
+    }
+
+    #[test]
+    fn what_is_not_counted_has_no_place_in_the_model() {
+        let mut all = System::ALL.map(|system| figures(system, &[0.02], 3.0));
+        all[1].exits = None;
+        let text = table(&all, model(&all, &Options::default()).unwrap());
+        let cells: Vec<&str> = text.lines().nth(2).unwrap().split_whitespace().collect();
+        assert_eq!(cells[cells.len() - 2..], ["–", "–"]);
+        assert!(text.contains("÷ bare 1.00 – 1.00"), "{text}");
     }
 
     #[test]
