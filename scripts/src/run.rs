@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 
 use crate::context::Context;
@@ -12,7 +12,7 @@ use crate::hint::failure;
 use crate::hypervisor::Hypervisor;
 use crate::qemu::{Qemu, Timing};
 use crate::setup;
-use crate::vm::{Bundle, Room};
+use crate::vm::Bundle;
 
 /// On the bare kernel's command line: 16 CPUs share the few of this machine, and what
 /// waits for its turn there must not look stuck.
@@ -66,12 +66,7 @@ pub fn run(cx: &Context, options: &Options) -> Result<()> {
         files => files.to_vec(),
     };
     let bundle = Bundle::read(cx, &files)?;
-    let needed = u32::try_from(bundle.needs_mib()).context("the VMs want too much memory")?;
-    let room = Room {
-        cpus: options.cpus,
-        memory_mib: options.mem.unwrap_or(needed.next_multiple_of(256)),
-    };
-    bundle.check(room)?;
+    let room = bundle.room(options.cpus, options.mem)?;
     let hypervisor = Hypervisor::build(cx)?;
     let machine = hypervisor.with_vms(&bundle, room, Timing::Threads, &options.append)?;
     let (cpus, mem) = (room.cpus, room.memory_mib);

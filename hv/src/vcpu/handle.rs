@@ -290,6 +290,11 @@ fn memory(
 #[cold]
 fn bad_access(vcpu: &Vcpu, gpa: Gpa, kind: AccessKind, word: u32) -> Outcome {
     vcpu.shared().stats.exit(ExitReason::Mmio);
+    address_error(vcpu, gpa, kind, word)
+}
+
+/// The exception for an access that nothing answers.
+fn address_error(vcpu: &Vcpu, gpa: Gpa, kind: AccessKind, word: u32) -> Outcome {
     Outcome::Fault(match kind {
         AccessKind::Fetch => Exception::bad_fetch(vcpu.context.pc, word),
         _ => Exception::bad_address(gpa.get(), word),
@@ -335,10 +340,7 @@ fn ram_fault(
         hardware.forget(gpa);
         return Outcome::Again;
     }
-    Outcome::Fault(match kind {
-        AccessKind::Fetch => Exception::bad_fetch(vcpu.context.pc, word),
-        _ => Exception::bad_address(gpa.get(), word),
-    })
+    address_error(vcpu, gpa, kind, word)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::guest::machine::{COMMAND_LINE, Machine, Run as Finished, run_to_end, 
 use crate::guest::report::Report;
 use crate::hypervisor::Hypervisor;
 use crate::qemu::Timing;
-use crate::vm::{Bundle, Room};
+use crate::vm::Bundle;
 
 /// CPUs of the machine and of each guest.
 pub const CPUS: u32 = 16;
@@ -153,11 +153,7 @@ fn ours(cx: &Context, paravirtual: bool, seed: u64, name: &str, job: &Job) -> Re
         initramfs.path()
     )?;
     let bundle = Bundle::read(cx, &[file.path().to_owned()])?;
-    let room = Room {
-        cpus: CPUS,
-        memory_mib: u32::try_from(bundle.needs_mib())?.next_multiple_of(256),
-    };
-    bundle.check(room)?;
+    let room = bundle.room(CPUS, None)?;
     let timing = Timing::Deterministic { seed };
     let hypervisor = Hypervisor::build(cx)?;
     let machine = hypervisor.with_vms(&bundle, room, timing, "")?;

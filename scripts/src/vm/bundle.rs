@@ -85,6 +85,21 @@ impl Bundle {
         Ok(())
     }
 
+    /// A machine of `cpus` CPUs and `memory_mib`, or else with memory enough, on which
+    /// the VMs are checked to fit.
+    ///
+    /// # Errors
+    /// As [`Bundle::check`], or they want too much memory.
+    pub fn room(&self, cpus: u32, memory_mib: Option<u32>) -> Result<Room> {
+        let needed = u32::try_from(self.needs_mib()).context("the VMs want too much memory")?;
+        let room = Room {
+            cpus,
+            memory_mib: memory_mib.unwrap_or(needed.next_multiple_of(256)),
+        };
+        self.check(room)?;
+        Ok(room)
+    }
+
     /// How much memory a machine needs for the VMs, in MiB.
     pub fn needs_mib(&self) -> u64 {
         let vms: u64 = self.vms.iter().map(|vm| vm.config.memory).sum();

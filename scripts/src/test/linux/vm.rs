@@ -11,7 +11,7 @@ use crate::guest::images::Image;
 use crate::guest::job::Job;
 use crate::hypervisor::Hypervisor;
 use crate::qemu::{Qemu, Timing};
-use crate::vm::{Bundle, Room};
+use crate::vm::Bundle;
 
 /// A VM with Debian's kernel.
 #[derive(Debug, Clone)]
@@ -98,11 +98,7 @@ impl Files {
         append: &str,
     ) -> Result<Qemu> {
         let bundle = Bundle::read(cx, &self.of(vms)?)?;
-        let room = Room {
-            cpus,
-            memory_mib: u32::try_from(bundle.needs_mib())?.next_multiple_of(256),
-        };
-        bundle.check(room)?;
+        let room = bundle.room(cpus, None)?;
         hypervisor.with_vms(&bundle, room, timing, append)
     }
 }
