@@ -1,7 +1,7 @@
 //! The emulator itself: built, or given; tried before it counts.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -28,15 +28,15 @@ impl Step for Qemu {
         "QEMU with LVZ"
     }
 
-    fn needs(&self, _cx: &Context) -> Vec<&'static str> {
-        match given(GIVEN_BINARY) {
+    fn needs(&self, cx: &Context) -> Vec<&'static str> {
+        match given_binary(cx) {
             Some(_) => Vec::new(),
             None => vec!["packages", "wheels", "qemu-source"],
         }
     }
 
     fn inputs(&self, cx: &Context, inputs: &mut Inputs) -> Result<()> {
-        if let Some(path) = given(GIVEN_BINARY) {
+        if let Some(path) = given_binary(cx) {
             return add_identity(inputs, &path);
         }
         inputs.add("options", build::OPTIONS.join(" "));
@@ -55,7 +55,7 @@ impl Step for Qemu {
 
     fn run(&self, cx: &Context, out: &mut Output) -> Result<()> {
         let program = out.folder().join(PROGRAM);
-        match given(GIVEN_BINARY) {
+        match given_binary(cx) {
             Some(path) => {
                 let path = std::path::absolute(path)?;
                 std::os::unix::fs::symlink(&path, &program)?;
@@ -79,6 +79,15 @@ impl Step for Qemu {
         ));
         Ok(())
     }
+}
+
+/// The emulator that the user names, unless it is the one that this step has built: that
+/// one would be replaced by a link to itself.
+fn given_binary(cx: &Context) -> Option<PathBuf> {
+    let own = cx.cache.output("qemu");
+    let named = given(GIVEN_BINARY)?;
+    let absolute = std::path::absolute(&named).ok();
+    (!absolute.is_some_and(|path| path.starts_with(&own))).then_some(named)
 }
 
 /// Makes sure that `program` runs, is of a version the addition fits, and has LVZ.
