@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::systems::{Run, System};
+use super::systems::{Lab, Run, System};
 use super::{Bench, Options};
 use crate::context::Context;
 use crate::guest::job::Job;
@@ -57,11 +57,12 @@ impl Bench for Guest {
 
     fn run(&self, cx: &Context, options: &Options) -> Result<Value> {
         let job = Job::new(cx, "guest-cost.sh", &[("WORK", WORK.to_string())])?;
+        let lab = Lab::new(cx)?;
         let measured = System::ALL
             .into_iter()
             .map(|system| {
                 let task = Progress::detect().task(system.label());
-                let times = times(&system.run(cx, NAME, options.seed, &job)?);
+                let times = times(&system.run(&lab, NAME, options.seed, &job)?);
                 task.finish("measured");
                 Ok((system, times.with_context(|| system.label())?))
             })

@@ -5,7 +5,6 @@
 //! one instruction a virtual nanosecond.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -14,11 +13,11 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
-use crate::guest::machine::{COMMAND_LINE, Machine, Run as Finished, run_to_end, with_job};
+use crate::guest::machine::{COMMAND_LINE, Machine, Run as Finished, run_to_end};
 use crate::guest::report::Report;
 use crate::hypervisor::Hypervisor;
 use crate::qemu::Timing;
-use crate::vm::Bundle;
+use crate::vm::{Files, LinuxVm};
 
 /// CPUs of the machine and of each guest.
 pub const CPUS: u32 = 16;
@@ -31,6 +30,23 @@ const HOST_MIB: u32 = 3072;
 const JOB_LIMIT: u32 = 600;
 /// How long it may take on this machine.
 const LIMIT: Duration = Duration::from_secs(1800);
+
+/// What runs of systems need: made once for a measurement.
+pub struct Lab<'a> {
+    cx: &'a Context,
+    hypervisor: Hypervisor,
+}
+
+impl<'a> Lab<'a> {
+    /// Builds the hypervisor.
+    ///
+    /// # Errors
+    /// It doesn't compile.
+    pub fn new(cx: &'a Context) -> Result<Self> {
+        let hypervisor = Hypervisor::build(cx)?;
+        Ok(Self { cx, hypervisor })
+    }
+}
 
 /// A system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -90,12 +106,13 @@ impl System {
     ///
     /// # Errors
     /// It doesn't come to the job's end: the console is in the log that is named.
-    pub fn run(self, cx: &Context, bench: &str, seed: u64, job: &Job) -> Result<Run> {
+    pub fn run(self, lab: &Lab<'_>, bench: &str, seed: u64, job: &Job) -> Result<Run> {
+        let cx = lab.cx;
         let name = format!("{bench}-{}-seed-{seed}", self.slug());
         let text = match self {
             Self::Bare => machine(Image::Bench, MEMORY_MIB, seed).run(cx, &name, job, LIMIT)?,
-            Self::Paravirtual => ours(cx, true, seed, &name, job)?,
-            Self::Native => ours(cx, false, seed, &name, job)?,
+            Self::Paravirtual => ours(lab, true, seed, &name, job)?,
+            Self::Native => ours(lab, false, seed, &name, job)?,
             Self::KvmParavirtual => in_kvm(cx, "la464,kvm-pv-ipi=on", seed, &name, job)?,
             Self::Kvm => in_kvm(cx, "la464,kvm-pv-ipi=off", seed, &name, job)?,
         }
@@ -141,23 +158,16 @@ fn in_kvm(cx: &Context, cpu: &str, seed: u64, name: &str, job: &Job) -> Result<F
 }
 
 /// A run of `job` in a guest of ours, with or without the paravirtual IPI.
-fn ours(cx: &Context, paravirtual: bool, seed: u64, name: &str, job: &Job) -> Result<Finished> {
-    let initramfs = with_job(cx, Image::Bench, job)?;
-    let mut file = tempfile::Builder::new().suffix(".toml").tempfile()?;
-    write!(
-        file,
-        "name = \"bench\"\nvcpus = {CPUS}\nmemory = \"{MEMORY_MIB}M\"\n\
-         kernel = \"@kernel\"\ninitramfs = {:?}\n\
-         command-line = \"{QUIET} {STEADY} job_limit={JOB_LIMIT}\"\n\
-         [paravirt]\nipi = {paravirtual}\n",
-        initramfs.path()
-    )?;
-    let bundle = Bundle::read(cx, &[file.path().to_owned()])?;
-    let room = bundle.room(CPUS, None)?;
+fn ours(lab: &Lab<'_>, paravirtual: bool, seed: u64, name: &str, job: &Job) -> Result<Finished> {
+    let files = Files::new(lab.cx, Image::Bench, Some(job))?;
+    let vm = LinuxVm {
+        command_line: format!("{QUIET} {STEADY} job_limit={JOB_LIMIT}"),
+        more: format!("[paravirt]\nipi = {paravirtual}"),
+        ..LinuxVm::new("bench", CPUS, MEMORY_MIB)
+    };
     let timing = Timing::Deterministic { seed };
-    let hypervisor = Hypervisor::build(cx)?;
-    let machine = hypervisor.with_vms(&bundle, room, timing, "")?;
-    run_to_end(cx, &machine, name, LIMIT)
+    let machine = files.machine(lab.cx, &lab.hypervisor, &[vm], CPUS, timing, "")?;
+    run_to_end(lab.cx, &machine, name, LIMIT)
 }
 
 /// On the command line of our guest, which needs none of the words that the machine's

@@ -7,5 +7,7 @@
 mod bundle;
 mod file;
 mod kernel;
+mod linux;
 
 pub use bundle::{Bundle, Room};
+pub use linux::{Files, LinuxVm};

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use self::model::{Counts, MEASURED, Model};
 use self::samples::{Summary, times};
-use super::systems::{CPUS, System};
+use super::systems::{CPUS, Lab, System};
 use super::{Bench, Options};
 use crate::cache::write_atomically;
 use crate::context::Context;
@@ -59,9 +59,10 @@ impl Bench for FutexWake {
     }
 
     fn run(&self, cx: &Context, options: &Options) -> Result<Value> {
+        let lab = Lab::new(cx)?;
         let figures = System::ALL
             .into_iter()
-            .map(|system| measure(cx, system, options))
+            .map(|system| measure(cx, &lab, system, options))
             .collect::<Result<Vec<_>>>()?;
         let model = model(&figures, options)?;
         print!("{}", table(&figures, model));
@@ -85,7 +86,7 @@ impl Bench for FutexWake {
 }
 
 /// Runs `column` with every seed.
-fn measure(cx: &Context, system: System, options: &Options) -> Result<Figures> {
+fn measure(cx: &Context, lab: &Lab<'_>, system: System, options: &Options) -> Result<Figures> {
     let seeds: Vec<u64> = options.seeds().collect();
     let variables = [
         ("THREADS", CPUS.to_string()),
@@ -97,7 +98,7 @@ fn measure(cx: &Context, system: System, options: &Options) -> Result<Figures> {
     let mut exits = BTreeMap::new();
     for (done, &seed) in seeds.iter().enumerate() {
         task.count(done as u64, seeds.len() as u64, &format!("(seed {seed})"));
-        let run = system.run(cx, NAME, seed, &job)?;
+        let run = system.run(lab, NAME, seed, &job)?;
         let times = times(&run.report.text, CPUS);
         ensure!(
             times.len() == options.repeats as usize,

@@ -9,7 +9,6 @@ mod session;
 mod shapes;
 mod soak;
 mod two;
-mod vm;
 
 use std::time::Duration;
 

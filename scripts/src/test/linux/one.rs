@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::session::Session;
-use super::vm::{Files, LinuxVm};
 use crate::context::Context;
 use crate::guest::images::{Image, kernel_hz};
 use crate::guest::log::trouble;
@@ -13,6 +12,7 @@ use crate::guest::report::Report;
 use crate::hypervisor::Hypervisor;
 use crate::qemu::Timing;
 use crate::test::{Options, Tally};
+use crate::vm::{Files, LinuxVm};
 
 const VCPUS: u32 = 16;
 

@@ -3,7 +3,6 @@
 use anyhow::{Result, ensure};
 
 use super::LIMIT;
-use super::vm::{Files, LinuxVm};
 use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
@@ -12,6 +11,7 @@ use crate::hypervisor::Hypervisor;
 use crate::qemu::Timing;
 use crate::suite::to_end;
 use crate::test::{Options, Tally};
+use crate::vm::{Files, LinuxVm};
 
 /// vCPUs, MiB and CPUs of the machine.
 type Shape = (u32, u32, u32);

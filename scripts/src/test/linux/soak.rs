@@ -7,7 +7,6 @@ use sha2::{Digest, Sha256};
 
 use super::LIMIT;
 use super::session::Session;
-use super::vm::{Files, LinuxVm};
 use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
@@ -18,6 +17,7 @@ use crate::hypervisor::{Hypervisor, lines_of};
 use crate::qemu::Timing;
 use crate::suite::to_end;
 use crate::test::{Options, Tally};
+use crate::vm::{Files, LinuxVm};
 
 /// How often a VM is stopped and started, in the short and in the long form; reboots
 /// and seconds of load likewise.

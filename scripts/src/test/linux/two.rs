@@ -3,12 +3,12 @@
 use anyhow::{Result, ensure};
 
 use super::session::Session;
-use super::vm::{Files, LinuxVm};
 use crate::context::Context;
 use crate::guest::images::Image;
 use crate::hypervisor::{Hypervisor, lines_of};
 use crate::qemu::Timing;
 use crate::test::{Options, Tally};
+use crate::vm::{Files, LinuxVm};
 
 /// vCPUs of each, and CPUs of the machine.
 const VCPUS: u32 = 2;

@@ -1,4 +1,4 @@
-//! The VMs of this part, as TOML files like a user's.
+//! VMs with Debian's kernel, for tests and measurements, as TOML files like a user's.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use anyhow::Result;
 use tempfile::TempDir;
 
+use super::Bundle;
 use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
 use crate::hypervisor::Hypervisor;
 use crate::qemu::{Qemu, Timing};
-use crate::vm::Bundle;
+
+/// What a test's kernel gets on its command line.
+const COMMAND_LINE: &str = "loglevel=4 panic=-1";
 
 /// A VM with Debian's kernel.
 #[derive(Debug, Clone)]
@@ -22,6 +25,8 @@ pub struct LinuxVm {
     pub vcpus: u32,
     /// Its memory in MiB.
     pub memory_mib: u32,
+    /// Its kernel's command line.
+    pub command_line: String,
     /// More lines of its file.
     pub more: String,
 }
@@ -33,6 +38,7 @@ impl LinuxVm {
             name,
             vcpus,
             memory_mib,
+            command_line: COMMAND_LINE.to_owned(),
             more: String::new(),
         }
     }
@@ -42,11 +48,12 @@ impl LinuxVm {
             name,
             vcpus,
             memory_mib,
+            command_line,
             more,
         } = self;
         format!(
             "name = \"{name}\"\nvcpus = {vcpus}\nmemory = \"{memory_mib}M\"\nkernel = \"@kernel\"\n\
-             initramfs = \"initramfs\"\ncommand-line = \"loglevel=4 panic=-1\"\n{more}\n"
+             initramfs = \"initramfs\"\ncommand-line = \"{command_line}\"\n{more}\n"
         )
     }
 }
