@@ -42,6 +42,9 @@ enum Command {
         /// The seed of deterministic runs, to replay one; each part has its own otherwise.
         #[arg(long)]
         seed: Option<u64>,
+        /// Only what has this in its name, in the parts whose steps have names (linux).
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
     },
     /// Measure.
     Bench {
@@ -77,8 +80,12 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Run(options) => run::run(&cx, &options)?,
         Command::Test { list: true, .. } => test::list(),
         Command::Test {
-            names, long, seed, ..
-        } => return test::run(&cx, &names, &test::Options { long, seed }),
+            names,
+            long,
+            seed,
+            only,
+            ..
+        } => return test::run(&cx, &names, &test::Options { long, seed, only }),
         Command::Bench {
             name: Some(name),
             options,

@@ -30,6 +30,14 @@ pub enum Timing {
         /// The seed of QEMU's random numbers.
         seed: u64,
     },
+    /// The same, with instructions that take longer: a slow machine, on which much
+    /// virtual time costs little of this one's.
+    Slow {
+        /// The seed of QEMU's random numbers.
+        seed: u64,
+        /// An instruction is 2 to the power of this many virtual nanoseconds; at most 10.
+        shift: u8,
+    },
     /// Every CPU has a thread of its own; finds races, measures nothing.
     Threads,
 }
@@ -39,6 +47,7 @@ impl Timing {
     pub fn label(self) -> String {
         match self {
             Self::Deterministic { seed } => format!("icount seed {seed}"),
+            Self::Slow { seed, shift } => format!("icount shift {shift} seed {seed}"),
             Self::Threads => "threads".to_owned(),
         }
     }
@@ -76,16 +85,17 @@ impl Qemu {
             ])
             .args(["-nic", "none", "-no-reboot"]);
         match timing {
-            Timing::Deterministic { seed } => qemu
-                .args([
-                    "-icount",
-                    "shift=0,sleep=off",
-                    "-rtc",
-                    "base=2026-01-01,clock=vm",
-                ])
-                .args(["-seed", &seed.to_string()]),
+            Timing::Deterministic { seed } => qemu.counted(seed, 0),
+            Timing::Slow { seed, shift } => qemu.counted(seed, shift),
             Timing::Threads => qemu.args(["-accel", "tcg,thread=multi"]),
         }
+    }
+
+    /// With time that instructions make.
+    fn counted(self, seed: u64, shift: u8) -> Self {
+        self.args(["-icount", &format!("shift={shift},sleep=off")])
+            .args(["-rtc", "base=2026-01-01,clock=vm"])
+            .args(["-seed", &seed.to_string()])
     }
 
     /// Adds arguments.

@@ -19,12 +19,14 @@ use crate::hint::{failure, report};
 use crate::setup;
 
 /// How the parts of a test should run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Run the long form.
     pub long: bool,
     /// The first seed of deterministic runs; none means the part's own fixed ones.
     pub seed: Option<u64>,
+    /// Run only the steps with this in their name, where a part's steps have names.
+    pub only: Option<String>,
 }
 
 /// One part of the test.

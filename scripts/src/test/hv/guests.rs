@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn both_kinds_of_time_are_used() {
         let short = timings(&Options {
-            long: false,
             seed: Some(7),
+            ..Options::default()
         });
         let seeds = [7, 8].map(|seed| Timing::Deterministic { seed });
         assert_eq!(short, [seeds[0], seeds[1], Timing::Threads]);

@@ -3,11 +3,12 @@
 //! A user is played at the console: logs in, types commands, uses the monitor, reboots,
 //! switches off. All runs are deterministic but for the moment that a key is pressed.
 
+mod cycles;
+mod load;
 mod one;
 mod refusals;
 mod session;
 mod shapes;
-mod soak;
 mod two;
 
 use std::time::Duration;
@@ -25,6 +26,20 @@ pub struct Linux;
 /// How long an answer at the console may take, on a machine that is busy with other work.
 const LIMIT: Duration = Duration::from_secs(240);
 
+/// A step of this part.
+type Step = fn(&Context, &Hypervisor, &Options, &mut Tally) -> Result<()>;
+
+/// The steps, by the names that `--only` knows.
+const STEPS: [(&str, Step); 7] = [
+    ("one", one::run),
+    ("two", two::run),
+    ("shapes", shapes::run),
+    ("stop-start", cycles::stop_and_start),
+    ("reboots", cycles::reboots),
+    ("load", load::run),
+    ("refusals", refusals::run),
+];
+
 impl Part for Linux {
     fn name(&self) -> &'static str {
         "linux"
@@ -40,10 +55,11 @@ impl Part for Linux {
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let hypervisor = Hypervisor::build(cx)?;
-        one::run(cx, &hypervisor, options, tally)?;
-        two::run(cx, &hypervisor, options, tally)?;
-        shapes::run(cx, &hypervisor, options, tally)?;
-        soak::run(cx, &hypervisor, options, tally)?;
-        refusals::run(cx, &hypervisor, tally)
+        let only = options.only.as_deref().unwrap_or_default();
+        let steps = STEPS.iter().filter(|(name, _)| name.contains(only));
+        for (_, step) in steps {
+            step(cx, &hypervisor, options, tally)?;
+        }
+        Ok(())
     }
 }

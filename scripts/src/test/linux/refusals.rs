@@ -12,7 +12,7 @@ use crate::guest::job::Job;
 use crate::hypervisor::Hypervisor;
 use crate::qemu::Timing;
 use crate::suite::to_end;
-use crate::test::Tally;
+use crate::test::{Options, Tally};
 
 /// Names of VMs, their kernel and initramfs, more lines, and what is said.
 const BAD: [(&str, &str, &str, &str, &str); 8] = [
@@ -66,7 +66,12 @@ const BAD: [(&str, &str, &str, &str, &str); 8] = [
 ///
 /// # Errors
 /// The bundle can't be made.
-pub fn run(cx: &Context, hypervisor: &Hypervisor, tally: &mut Tally) -> Result<()> {
+pub fn run(
+    cx: &Context,
+    hypervisor: &Hypervisor,
+    _options: &Options,
+    tally: &mut Tally,
+) -> Result<()> {
     let kernel = fs::read(images::kernel(cx))?;
     let mut rd = Job::from_text(cx, "echo go''od runs\n", &[])?.bytes();
     rd.extend(fs::read(Image::Shell.path(cx))?);

@@ -102,10 +102,7 @@ mod tests {
 
     #[test]
     fn the_short_form_has_several_seeds_and_threads() {
-        let short = timings(&Options {
-            long: false,
-            seed: None,
-        });
+        let short = timings(&Options::default());
         assert_eq!(short.len(), 5);
         assert!(short.contains(&(Timing::Deterministic { seed: 3 }, 3)));
         assert_eq!(
@@ -118,7 +115,7 @@ mod tests {
         assert_eq!(
             timings(&Options {
                 long: true,
-                seed: None
+                ..Options::default()
             })
             .len(),
             30
@@ -128,8 +125,8 @@ mod tests {
     #[test]
     fn a_given_seed_is_the_only_one() {
         let given = timings(&Options {
-            long: false,
             seed: Some(77),
+            ..Options::default()
         });
         let seeds: Vec<u64> = given.iter().map(|(_, seed)| *seed).collect();
         assert_eq!(seeds, [77, 77, 78]);

@@ -1,0 +1,113 @@
+//! The same things over and over: a VM that is stopped and started, and one that reboots.
+
+use anyhow::{Result, ensure};
+
+use super::session::Session;
+
+use crate::context::Context;
+use crate::guest::images::Image;
+use crate::guest::job::Job;
+use crate::hypervisor::Hypervisor;
+use crate::qemu::{Qemu, Timing};
+use crate::test::{Options, Tally};
+use crate::vm::{Files, LinuxVm};
+
+/// How often a VM is stopped and started, and how often it reboots, in the short and in
+/// the long form. The short form's one reboot is in the session of 16 vCPUs.
+const CYCLES: [u32; 2] = [20, 100];
+const REBOOTS: u32 = 100;
+
+/// vCPUs and MiB of the VM.
+const VCPUS: u32 = 4;
+const MEMORY_MIB: u32 = 1024;
+
+/// With work in flight, at moments of the boot that differ. A machine that lost a VM's
+/// memory could not start it so often: it has only a little more than one needs.
+///
+/// # Errors
+/// The machine can't be made.
+pub fn stop_and_start(
+    cx: &Context,
+    hypervisor: &Hypervisor,
+    options: &Options,
+    tally: &mut Tally,
+) -> Result<()> {
+    let [short, long] = CYCLES;
+    let times = if options.long { long } else { short };
+    let machine = machine(cx, hypervisor, options, None, 2)?;
+    let result = Session::start(&machine).and_then(|mut session| stopped(&mut session, times));
+    tally.check(&format!("{times} times stopped and started"), result);
+    Ok(())
+}
+
+/// In a row, each as soon as the first program runs.
+///
+/// # Errors
+/// The machine can't be made.
+pub fn reboots(
+    cx: &Context,
+    hypervisor: &Hypervisor,
+    options: &Options,
+    tally: &mut Tally,
+) -> Result<()> {
+    if options.long {
+        let job = Job::from_text(cx, "echo re''booting; reboot -f\n", &[])?;
+        let machine = machine(cx, hypervisor, options, Some(&job), VCPUS)?;
+        let result =
+            Session::start(&machine).and_then(|mut session| rebooted(&mut session, REBOOTS));
+        tally.check(&format!("{REBOOTS} reboots"), result);
+    }
+    Ok(())
+}
+
+/// A machine of `cpus` CPUs, with one VM.
+fn machine(
+    cx: &Context,
+    hypervisor: &Hypervisor,
+    options: &Options,
+    job: Option<&Job>,
+    cpus: u32,
+) -> Result<Qemu> {
+    let files = Files::new(cx, Image::Shell, job)?;
+    let vms = [LinuxVm::new("debian", VCPUS, MEMORY_MIB)];
+    let seed = options.seed.unwrap_or(1);
+    files.machine(
+        cx,
+        hypervisor,
+        &vms,
+        cpus,
+        Timing::Deterministic { seed },
+        "",
+    )
+}
+
+fn stopped(session: &mut Session, times: u32) -> Result<()> {
+    session.wait_for("VM debian: 4 vCPUs")?;
+    for round in 0..times {
+        for _ in 0..round % 5 {
+            session.monitor("list", 0)?;
+        }
+        session.keys("\u{1}mstop 0\r")?;
+        session.wait_for("the user stopped it")?;
+        session.keys("start 0\r\u{1}0")?;
+        session.wait_for("VM debian: 4 vCPUs")?;
+        session.wait_for("helps]")?;
+    }
+    session.log_in()?;
+    ensure!(
+        session.line("nproc")? == VCPUS.to_string(),
+        "CPUs are missing"
+    );
+    session.keys("poweroff -f\n")?;
+    session.ended()
+}
+
+fn rebooted(session: &mut Session, times: u32) -> Result<()> {
+    for _ in 0..times {
+        // It is Linux that reboots, not a guest that fails at once.
+        session.wait_for("rebooting")?;
+        session.wait_for("VM debian has stopped: it reset itself")?;
+    }
+    session.keys("\u{1}x")?;
+    session.ended()
+}
