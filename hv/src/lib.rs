@@ -17,6 +17,8 @@ pub mod config;
 pub mod console;
 pub mod dev;
 #[cfg(target_arch = "loongarch64")]
+mod efi;
+#[cfg(target_arch = "loongarch64")]
 mod fatal;
 #[cfg(target_arch = "loongarch64")]
 mod heap;

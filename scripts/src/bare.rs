@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use object::Endianness;
+use object::elf::{FileHeader64, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader};
 use serde_json::Value;
 
 use crate::context::Context;
@@ -58,9 +61,81 @@ fn executable(messages: &str) -> Option<PathBuf> {
     paths.next_back()
 }
 
+/// Most bytes of a flat image.
+const LARGEST_IMAGE: u64 = 16 << 20;
+
+/// What the segments of `elf` hold, each at its physical address, from the lowest on:
+/// the file that `objcopy -O binary` gives.
+///
+/// # Errors
+/// It is no 64-bit ELF, or its segments are too far apart.
+pub fn flat_image(elf: &[u8]) -> Result<Vec<u8>> {
+    let header = FileHeader64::<Endianness>::parse(elf)?;
+    let endian = header.endian()?;
+    let segments = header.program_headers(endian, elf)?.iter();
+    let loaded: Vec<_> = segments
+        .filter(|segment| segment.p_type(endian) == PT_LOAD && segment.p_filesz(endian) > 0)
+        .collect();
+    let places = loaded.iter().map(|segment| segment.p_paddr(endian));
+    let base = places.min().context("an ELF with nothing to load")?;
+    let mut image = Vec::new();
+    for segment in loaded {
+        let bytes = segment.data(endian, elf).ok();
+        let bytes = bytes.context("an ELF with a segment beyond its end")?;
+        let start = segment.p_paddr(endian) - base;
+        ensure!(start < LARGEST_IMAGE, "an ELF with segments far apart");
+        let start = usize::try_from(start)?;
+        image.resize(image.len().max(start + bytes.len()), 0);
+        image[start..start + bytes.len()].copy_from_slice(bytes);
+    }
+    Ok(image)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An ELF with segments of these physical addresses and bytes.
+    fn elf(segments: &[(u64, &[u8])]) -> Vec<u8> {
+        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+        file.resize(16, 0);
+        for half in [2u16, 258] {
+            file.extend(half.to_le_bytes());
+        }
+        file.extend(1u32.to_le_bytes());
+        for word in [0u64, 64, 0] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(0u32.to_le_bytes());
+        for half in [64, 56, segments.len() as u16, 0, 0, 0] {
+            file.extend(half.to_le_bytes());
+        }
+        let mut offset = 64 + 56 * segments.len() as u64;
+        for (at, bytes) in segments {
+            file.extend(1u32.to_le_bytes());
+            file.extend(4u32.to_le_bytes());
+            let length = bytes.len() as u64;
+            for word in [offset, at + 0x9000, *at, length, length, 1] {
+                file.extend(word.to_le_bytes());
+            }
+            offset += length;
+        }
+        segments.iter().for_each(|(_, bytes)| file.extend(*bytes));
+        file
+    }
+
+    #[test]
+    fn a_flat_image_has_every_segment_at_its_place() {
+        let image = flat_image(&elf(&[(0x2008, b"data"), (0x2000, b"MZ"), (0x9000, b"")]));
+        assert_eq!(image.unwrap(), b"MZ\0\0\0\0\0\0data");
+    }
+
+    #[test]
+    fn elves_that_make_no_image_are_refused() {
+        assert!(flat_image(b"MZ").is_err());
+        assert!(flat_image(&elf(&[])).is_err());
+        assert!(flat_image(&elf(&[(0, b"a"), (1 << 40, b"b")])).is_err());
+    }
 
     #[test]
     fn the_executable_is_found_among_messages() {

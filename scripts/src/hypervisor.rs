@@ -8,6 +8,7 @@ use hv::config::DeviceKind;
 use tempfile::TempDir;
 
 use crate::bare;
+use crate::cache::write_atomically;
 use crate::context::Context;
 use crate::qemu::{Qemu, Timing};
 use crate::setup::qemu::program;
@@ -96,6 +97,16 @@ impl Hypervisor {
     /// The file of the hypervisor's program.
     pub fn image(&self) -> &PathBuf {
         &self.image
+    }
+
+    /// The hypervisor as an EFI application: a file beside its ELF, out of the same link.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn efi(&self) -> Result<PathBuf> {
+        let file = self.image.with_extension("efi");
+        write_atomically(&file, &bare::flat_image(&std::fs::read(&self.image)?)?)?;
+        Ok(file)
     }
 
     /// The machine that runs `vms`.

@@ -1,13 +1,24 @@
 //! The first instructions of each CPU, up to Rust.
 //!
-//! A loader starts one CPU at `_start` in direct addressing with a0 = 1,
-//! a1 = command line and a2 = EFI system table, all physical. The others
-//! arrive at `_start_secondary` from wherever firmware parked them, with the
-//! address of a [`Launch`] in mailbox 1. Each turns on the two direct map
-//! windows that the hypervisor lives in, and takes a stack.
+//! A loader starts one CPU at `_start` with a0 = 1, a1 = command line and
+//! a2 = EFI system table, all physical. UEFI firmware starts it at
+//! `_start_efi`, whose part in Rust (`crate::efi`) makes a loader of itself.
+//! The others arrive at `_start_secondary` from wherever firmware parked
+//! them, with the address of a [`Launch`] in mailbox 1. Each turns on the two
+//! direct map windows that the hypervisor lives in, and takes a stack.
 //!
-//! Source: Linux, Documentation/arch/loongarch/booting.rst;
-//! hw/loongarch/boot.c of QEMU 10.0 for the parked CPUs.
+//! They come in direct addressing, or where firmware has page tables, at
+//! addresses that these don't change; interrupts may be on.
+//!
+//! The image runs wherever it lies: code reaches its own addresses relative
+//! to the program counter, and the words that hold one are in a table, by
+//! which `relocate` moves them. One of them tells where they point now, so
+//! that it can be done again: as EFI application it runs at physical
+//! addresses first.
+//!
+//! Sources: Linux, Documentation/arch/loongarch/booting.rst;
+//! hw/loongarch/boot.c of QEMU 10.0 and UefiCpuPkg/Library/MpInitLib of EDK2
+//! for the parked CPUs; System V gABI, section "Relocation" (SHT_RELR).
 
 use crate::isa::csr::Csr;
 use core::arch::global_asm;
@@ -20,6 +31,10 @@ const UNCACHED_WINDOW: u64 = 0x8000_0000_0000_0001;
 const CACHED_WINDOW: u64 = 0x9000_0000_0000_0011;
 /// CRMD: mapped addressing, cached, level 0, interrupts off.
 pub const MODE: u64 = 0xb0;
+/// CRMD: interrupts on.
+const CRMD_IE: u64 = 1 << 2;
+/// Address of the image, as the linker script has it.
+const LINKED_AT: u64 = 0x9000_0000_0020_0000;
 /// Bytes of the stack that a CPU has.
 pub const STACK_BYTES: usize = 64 << 10;
 
@@ -41,6 +56,8 @@ static mut FIRST_STACK: Stack = Stack([0; STACK_BYTES]);
 global_asm!(
     ".section .text.boot, \"ax\"",
     ".macro enter_window",
+    "li.w $t0, {interrupts}",
+    "csrxchg $zero, $t0, {crmd}",
     "li.d $t0, {uncached}",
     "csrwr $t0, {dmw0}",
     "li.d $t0, {cached}",
@@ -56,9 +73,60 @@ global_asm!(
     "1: li.d $t0, {mode}",
     "csrwr $t0, {crmd}",
     ".endm",
+    // Lets every address in the image follow it to where this code runs.
+    ".pushsection .data.relocated, \"aw\"",
+    ".balign 8",
+    "relocated_to: .dword __image_start",
+    ".popsection",
+    "relocate:",
+    "la.pcrel $t0, __image_start",
+    "li.d $t1, {linked_at}",
+    "sub.d $t1, $t0, $t1",
+    "la.pcrel $t2, relocated_to",
+    "ld.d $t2, $t2, 0",
+    "sub.d $t0, $t0, $t2",
+    "la.pcrel $t2, __relr_start",
+    "la.pcrel $t3, __relr_end",
+    // t0 = what to add to a word, t1 = to where it was linked.
+    "1: beq $t2, $t3, 6f",
+    "ld.d $t4, $t2, 0",
+    "addi.d $t2, $t2, 8",
+    "andi $t5, $t4, 1",
+    "bnez $t5, 2f",
+    "add.d $t6, $t4, $t1", // A word's place.
+    "ld.d $t5, $t6, 0",
+    "add.d $t5, $t5, $t0",
+    "st.d $t5, $t6, 0",
+    "addi.d $t6, $t6, 8",
+    "b 1b",
+    // A bit for each of the 63 words after that.
+    "2: move $t7, $t6",
+    "3: srli.d $t4, $t4, 1",
+    "beqz $t4, 5f",
+    "andi $t5, $t4, 1",
+    "beqz $t5, 4f",
+    "ld.d $t5, $t7, 0",
+    "add.d $t5, $t5, $t0",
+    "st.d $t5, $t7, 0",
+    "4: addi.d $t7, $t7, 8",
+    "b 3b",
+    "5: addi.d $t6, $t6, 63 * 8",
+    "b 1b",
+    "6: ret",
+    // a0 = image handle, a1 = system table; the stack is firmware's.
+    ".globl _start_efi",
+    "_start_efi:",
+    "addi.d $sp, $sp, -16",
+    "st.d $ra, $sp, 0",
+    "bl relocate",
+    "bl {efi}",
+    "ld.d $ra, $sp, 0",
+    "addi.d $sp, $sp, 16",
+    "ret",
     ".globl _start",
     "_start:",
     "enter_window",
+    "bl relocate",
     "la.pcrel $t0, __bss_start",
     "la.pcrel $t1, __bss_end",
     "2: st.d $zero, $t0, 0",
@@ -95,6 +163,9 @@ global_asm!(
     launch_argument = const offset_of!(Launch, argument),
     stack = sym FIRST_STACK,
     stack_bytes = const STACK_BYTES,
+    linked_at = const LINKED_AT,
+    interrupts = const CRMD_IE,
+    efi = sym crate::efi::application,
     main = sym crate::start::first_cpu,
     secondary = sym crate::start::secondary_cpu,
 );

@@ -8,6 +8,7 @@ pub mod bank;
 pub mod boot;
 pub mod cpu;
 pub mod csr;
+mod header;
 pub mod iocsr;
 pub mod lvz;
 pub mod memory;

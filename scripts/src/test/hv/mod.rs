@@ -4,6 +4,7 @@
 //! with several seeds and with a thread for each CPU; beside guests that do their worst;
 //! and what the hypervisor must refuse is refused.
 
+mod application;
 mod guests;
 mod refusals;
 
@@ -36,6 +37,11 @@ impl Part for Hv {
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let hypervisor = Hypervisor::build(cx)?;
         tally.check("size of the ELF", size(&hypervisor));
+        let application = std::fs::read(hypervisor.efi()?)?;
+        tally.check(
+            "header of the EFI application",
+            application::check(&application),
+        );
         refusals::run(&hypervisor, tally)?;
         guests::run(&hypervisor, options, tally)
     }
