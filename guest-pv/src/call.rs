@@ -92,6 +92,16 @@ pub fn call_count(machine: &impl Machine, function: u64) -> Result<u64, CallErro
     CallError::check(unsafe { machine.hypercall(vendor::CALL_COUNT, [function, 0, 0]) })
 }
 
+/// Loongvisor: how long this CPU was ready while others had its physical CPU,
+/// in ns, since the machine began; with or without a steal-time record.
+///
+/// # Errors
+/// [`CallError::InvalidCode`]: the hypervisor isn't Loongvisor.
+pub fn stolen(machine: &impl Machine) -> Result<u64, CallError> {
+    // SAFETY: reads a number.
+    CallError::check(unsafe { machine.hypercall(vendor::STOLEN, [0; 3]) })
+}
+
 /// Loongvisor: stops the whole VM, with `code` as its exit code. Returns only
 /// where the hypervisor isn't Loongvisor.
 pub fn stop(machine: &impl Machine, code: u64) {

@@ -187,8 +187,9 @@ impl Processor {
         }
         self.put();
         if let Some(Some(vcpu)) = self.slots.get_mut(slot) {
-            vcpu.steal
-                .scheduled_in(now, cpu::ticks_per_second, &mut memory);
+            let per_second = cpu::ticks_per_second;
+            let stolen = vcpu.steal.scheduled_in(now, per_second, &mut memory);
+            vcpu.shared().stats.stolen.add(stolen);
             self.machine.load(vcpu);
             self.loaded = Some(slot);
         }

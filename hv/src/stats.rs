@@ -16,8 +16,14 @@ impl Counter {
     /// Counts one more.
     #[inline]
     pub fn count(&self) {
+        self.add(1);
+    }
+
+    /// Counts `more` of them.
+    #[inline]
+    pub fn add(&self, more: u64) {
         let value = self.0.load(Ordering::Relaxed);
-        self.0.store(value.wrapping_add(1), Ordering::Relaxed);
+        self.0.store(value.wrapping_add(more), Ordering::Relaxed);
     }
 
     /// The value.
@@ -40,6 +46,8 @@ pub struct Stats {
     exits: [Counter; ExitReason::ALL.len()],
     /// Accesses to IOCSR offsets that no device has.
     pub unknown_iocsr: Counter,
+    /// Ticks for which the vCPU was ready while another one had its CPU.
+    pub stolen: Counter,
 }
 
 /// Offset in [`Stats`] of the counter of calls of `function`.

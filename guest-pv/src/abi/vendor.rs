@@ -22,9 +22,12 @@ pub const STOP: u64 = FIRST + 4;
 /// Does nothing, returns 0, and always takes the general exit path: what
 /// [`NULL`] costs without its short cut.
 pub const NULL_GENERAL: u64 = FIRST + 5;
+/// Returns how long the calling vCPU was ready while another one had its CPU,
+/// in ns, since it was made; with or without a steal-time record.
+pub const STOLEN: u64 = FIRST + 6;
 
 /// Functions of the vendor's range.
-pub const COUNT: u64 = 6;
+pub const COUNT: u64 = 7;
 
 /// Result of [`IDENTIFY`]: "LOONGVSR" in memory order.
 pub const SIGNATURE: u64 = u64::from_le_bytes(*b"LOONGVSR");
@@ -106,7 +109,7 @@ mod tests {
     #[test]
     fn vendor_functions_are_apart_from_kvms() {
         assert_eq!(super::super::hypercall::NOTIFY, 2);
-        assert_eq!((FIRST, NULL_GENERAL), (0x4000, 0x4000 + COUNT - 1));
+        assert_eq!((FIRST, STOLEN), (0x4000, 0x4000 + COUNT - 1));
     }
 
     #[test]

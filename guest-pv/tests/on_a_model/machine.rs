@@ -115,6 +115,7 @@ fn loongvisor_s_own_calls_have_types() {
     assert_eq!(other, Ok(1000 + ExitReason::Other as u64));
     assert_eq!(call::null(&model), Err(CallError::InvalidCode));
     assert_eq!(call::call_count(&model, 3), Err(CallError::InvalidCode));
+    assert_eq!(call::stolen(&model), Ok(7_000));
     call::stop(&model, 7);
     assert_eq!(
         model.events.borrow().last(),

@@ -144,6 +144,7 @@ impl Machine for Model {
             }
             NOTIFY if offered.contains(PvFeatures::STEAL_TIME) => 0,
             vendor::IDENTIFY => vendor::SIGNATURE,
+            vendor::STOLEN => 7_000,
             vendor::EXIT_COUNT if arguments[0] < 11 => 1000 + arguments[0],
             vendor::EXIT_COUNT => CallError::InvalidParameter.register(),
             _ => CallError::InvalidCode.register(),

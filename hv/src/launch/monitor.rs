@@ -4,6 +4,7 @@
 //! between two stays in a guest and never on the way out of one.
 
 use super::{Guest, State, guests};
+use crate::arch::cpu;
 use crate::console::command::{self, Change, Command};
 use crate::console::keys::{self, Act, Keys};
 use crate::console::screen::Focus;
@@ -11,6 +12,7 @@ use crate::console::{self, print, with_screen};
 use crate::platform::power;
 use crate::stats::Stats;
 use crate::vcpu::StopReason;
+use crate::vcpu::steal::nanoseconds;
 use crate::vm::{Notifier, VcpuShared, Vm};
 use alloc::format;
 use alloc::string::String;
@@ -207,8 +209,11 @@ fn vcpu_line(name: &str, vcpu: &VcpuShared, home: u32) {
         }
     }
     let (id, all) = (vcpu.id, all_exits(&vcpu.stats));
+    // In microseconds, shown as milliseconds.
+    let stolen = nanoseconds(vcpu.stats.stolen.get(), cpu::ticks_per_second()) / 1000;
+    let (ms, us) = (stolen / 1000, stolen % 1000);
     print(format_args!(
-        "{name} vCPU {id} on CPU {home}, {state}: {all} exits:{exits}"
+        "{name} vCPU {id} on CPU {home}, {state}: {all} exits:{exits}; {ms}.{us:03} ms stolen"
     ));
 }
 

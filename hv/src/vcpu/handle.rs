@@ -8,7 +8,7 @@ use super::emulate::{Outcome, device, hypercall, iocsr, mmio};
 use super::exception::Exception;
 use super::exit::{AccessKind, ExitInfo, Unit, VmExit, decode};
 use super::interrupt::Apply;
-use super::steal::StealClock;
+use super::steal::{StealClock, nanoseconds};
 use super::{Resume, StopReason, Vcpu, Yield};
 use crate::dev::bus::Place;
 use crate::isa::exception::{Ecode, Interrupt};
@@ -192,6 +192,10 @@ impl<N: Hardware> hypercall::Env for CallEnv<'_, N> {
 
     fn stats(&self) -> &Stats {
         self.stats
+    }
+
+    fn stolen(&self) -> u64 {
+        nanoseconds(self.stats.stolen.get(), self.vm.clock.time.hz)
     }
 
     fn stop(&self, reason: StopReason) {

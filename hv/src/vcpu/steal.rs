@@ -30,7 +30,6 @@ const NS: u128 = 1_000_000_000;
 pub struct StealClock {
     record: Cell<Option<GuestBuf>>,
     ready_since: Cell<u64>,
-    total: Cell<u64>,
 }
 
 impl StealClock {
@@ -59,19 +58,19 @@ impl StealClock {
     }
 
     /// The vCPU gets a CPU at `now` (ticks) that another one had; there are
-    /// `per_second()` ticks a second.
+    /// `per_second()` ticks a second. How many ticks were stolen from it.
+    #[must_use = "what is stolen is counted whether the guest has a record or not"]
     pub fn scheduled_in(
         &self,
         now: u64,
         per_second: impl FnOnce() -> u64,
         memory: &mut impl PhysMem,
-    ) {
+    ) -> u64 {
         let ticks = now.saturating_sub(self.ready_since.get());
-        self.total.set(self.total.get().wrapping_add(ticks));
         if let Some(record) = self.record.get() {
-            let ns = u128::from(ticks) * NS / u128::from(per_second().max(1));
-            add(record, ns as u64, memory);
+            add(record, nanoseconds(ticks, per_second()), memory);
         }
+        ticks
     }
 
     /// The vCPU loses its CPU at `now` (ticks) though it could go on.
@@ -81,12 +80,12 @@ impl StealClock {
             put(record, PREEMPTED_AT, &[PREEMPTED], memory);
         }
     }
+}
 
-    /// All that was stolen since the vCPU was made, in ticks.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.total.get()
-    }
+/// `ticks` in ns, where there are `per_second` ticks a second.
+#[must_use]
+pub fn nanoseconds(ticks: u64, per_second: u64) -> u64 {
+    (u128::from(ticks) * NS / u128::from(per_second.max(1))) as u64
 }
 
 const RECORD_BYTES: u64 = size_of::<StealTime>() as u64;
@@ -160,12 +159,12 @@ mod tests {
         clock.preempted(0, &mut memory);
         assert_eq!(seen(&memory), (0, 0, PREEMPTED));
         clock.ready(1000);
-        clock.scheduled_in(1700, || 100_000_000, &mut memory);
+        let stolen = clock.scheduled_in(1700, || 100_000_000, &mut memory);
+        assert_eq!(stolen, 700);
         assert_eq!(seen(&memory), (7000, 2, 0));
         clock.ready(2000);
-        clock.scheduled_in(2003, || 100_000_000, &mut memory);
-        assert_eq!(seen(&memory), (7030, 4, 0));
-        assert_eq!(clock.total(), 703);
+        let stolen = clock.scheduled_in(2003, || 100_000_000, &mut memory);
+        assert_eq!((stolen, seen(&memory)), (3, (7030, 4, 0)));
     }
 
     #[test]
@@ -188,7 +187,7 @@ mod tests {
             );
         }
         clock.ready(0);
-        clock.scheduled_in(1, || 1_000_000_000, &mut memory);
+        let _ = clock.scheduled_in(1, || 1_000_000_000, &mut memory);
         assert_eq!(seen(&memory).0, 1);
     }
 
@@ -197,7 +196,7 @@ mod tests {
         let (clock, mut memory) = (StealClock::default(), FakeMem(vec![0; 0x8000]));
         clock.name(&ram(), 0x8000_3fc0 | 1).unwrap();
         clock.ready(0);
-        clock.scheduled_in(5, || 1_000_000_000, &mut memory);
+        let _ = clock.scheduled_in(5, || 1_000_000_000, &mut memory);
         assert_eq!(memory.0[0x7fc0], 5);
     }
 
@@ -208,10 +207,10 @@ mod tests {
         clock.name(&ram(), 0).unwrap();
         clock.preempted(0, &mut memory);
         clock.ready(0);
-        clock.scheduled_in(9, || 1_000_000_000, &mut memory);
+        let stolen = clock.scheduled_in(9, || 1_000_000_000, &mut memory);
         assert_eq!(seen(&memory), (0, 0, 0));
         // It is counted all the same.
-        assert_eq!(clock.total(), 9);
+        assert_eq!(stolen, 9);
     }
 
     #[test]
@@ -219,11 +218,24 @@ mod tests {
         let (clock, mut memory) = (StealClock::default(), FakeMem(vec![0xff; 0x8000]));
         clock.name(&ram(), RECORD | 1).unwrap();
         clock.ready(0);
-        clock.scheduled_in(3, || 1_000_000_000, &mut memory);
+        let _ = clock.scheduled_in(3, || 1_000_000_000, &mut memory);
         assert_eq!(seen(&memory), (2, 0, 0));
         // The clock never goes back, whatever is asked.
         clock.ready(10);
-        clock.scheduled_in(4, || 0, &mut memory);
+        assert_eq!(clock.scheduled_in(4, || 0, &mut memory), 0);
         assert_eq!(seen(&memory), (2, 2, 0));
+    }
+
+    #[test]
+    fn a_century_in_ticks_is_one_in_nanoseconds() {
+        let century = 100 * 365 * 86_400;
+        assert_eq!(
+            nanoseconds(century * 100_000_000, 100_000_000),
+            century * 1_000_000_000
+        );
+        assert_eq!(
+            (nanoseconds(3, 7), nanoseconds(3, 0)),
+            (428_571_428, 3_000_000_000)
+        );
     }
 }

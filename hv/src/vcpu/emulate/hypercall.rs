@@ -22,6 +22,8 @@ pub trait Env {
     fn features(&self) -> PvFeatures;
     /// The caller's counters.
     fn stats(&self) -> &Stats;
+    /// How long the caller was ready while another vCPU had its CPU, in ns.
+    fn stolen(&self) -> u64;
     /// Stops the VM.
     fn stop(&self, reason: StopReason);
     /// The caller names its steal-time record, as a2 of the call does.
@@ -81,7 +83,11 @@ fn rare_service(env: &impl Env, function: u64, gprs: &Gprs) -> Result<u64, CallE
             env.stats().call(NOTIFY);
             return notify(env, argument, gprs.get(Gpr::A2));
         }
-        vendor::NULL | vendor::IDENTIFY | vendor::EXIT_COUNT | vendor::CALL_COUNT => {
+        vendor::NULL
+        | vendor::IDENTIFY
+        | vendor::EXIT_COUNT
+        | vendor::CALL_COUNT
+        | vendor::STOLEN => {
             env.stats().call(function);
         }
         _ => return refuse(env),
@@ -97,6 +103,7 @@ fn rare_service(env: &impl Env, function: u64, gprs: &Gprs) -> Result<u64, CallE
             let count = env.stats().calls(argument);
             count.ok_or(CallError::InvalidParameter)
         }
+        vendor::STOLEN => Ok(env.stolen()),
         _ => Ok(SUCCESS),
     }
 }
@@ -148,6 +155,10 @@ mod tests {
 
         fn stats(&self) -> &Stats {
             &self.stats
+        }
+
+        fn stolen(&self) -> u64 {
+            10 * self.stats.stolen.get()
         }
 
         fn stop(&self, reason: StopReason) {
@@ -271,5 +282,10 @@ mod tests {
         assert_eq!(read(vendor::CALL_COUNT, vendor::EXIT_COUNT), 3);
         assert_eq!(read(vendor::CALL_COUNT, 3), MINUS_2);
         assert_eq!(read(vendor::IDENTIFY, 0), vendor::SIGNATURE);
+        env.stats.stolen.add(7);
+        assert_eq!(
+            (read(vendor::STOLEN, 0), env.stats.calls(vendor::STOLEN)),
+            (70, Some(1))
+        );
     }
 }

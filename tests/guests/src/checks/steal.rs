@@ -3,8 +3,9 @@
 use crate::check::{Check, Outcome, ensure, equal};
 use crate::runtime::call::hvcl;
 use crate::runtime::{smp, ticks, ticks_per_second};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use guest_pv::abi::hypercall::{CallError, NOTIFY, NOTIFY_STEAL_TIME};
+use guest_pv::call;
 use guest_pv::loongarch::Native;
 use guest_pv::steal::StealRecord;
 
@@ -70,17 +71,31 @@ fn alone() -> Outcome {
         return Ok(());
     }
     equal("register", register(0), 0)?;
-    let before = RECORDS[0].stolen();
+    let (before, by_host) = (RECORDS[0].stolen(), by_host());
     let start = ticks();
     while ticks() - start < ticks_per_second() / 100 {}
     equal("stolen", RECORDS[0].stolen() - before, 0)?;
+    equal("stolen, by the hypervisor", self::by_host() - by_host, 0)?;
+    ensure("it runs", !RECORDS[0].is_preempted())?;
     equal("forget", notify(NOTIFY_STEAL_TIME, 0), 0)
+}
+
+/// What the hypervisor itself has counted for this vCPU, in ns.
+fn by_host() -> u64 {
+    call::stolen(&Native).unwrap_or(u64::MAX)
 }
 
 /// When all begin, and when the last one has ended; the time that all ran.
 static START: AtomicU64 = AtomicU64::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
 static RAN: AtomicU64 = AtomicU64::new(0);
+/// vCPUs whose record differs from what the hypervisor counted.
+static DIFFERENT: AtomicU64 = AtomicU64::new(0);
+/// Whether each is busy; how often busy ones were looked at, and how often the
+/// `preempted` byte was wrong, of them or of the one that looked.
+static BUSY: [AtomicBool; smp::MAX_CPUS] = [const { AtomicBool::new(false) }; smp::MAX_CPUS];
+static LOOKS: AtomicU64 = AtomicU64::new(0);
+static WRONG: AtomicU64 = AtomicU64::new(0);
 
 /// Ticks that each is busy for: a dozen time slices.
 fn span() -> u64 {
@@ -92,14 +107,34 @@ fn busy(index: usize) {
         return;
     }
     // Stolen before the start, or kept from an earlier run.
-    let before = RECORDS[index].stolen();
+    let (before, host_before) = (RECORDS[index].stolen(), by_host());
     let begun = ticks();
-    while ticks() < START.load(Ordering::Relaxed) + span() {}
+    BUSY[index].store(true, Ordering::SeqCst);
+    while ticks() < START.load(Ordering::Relaxed) + span() {
+        look(index);
+    }
+    BUSY[index].store(false, Ordering::SeqCst);
+    // The record is written between two readings of the count, or not at all.
+    let host_early = by_host() - host_before;
     let (end, stolen) = (ticks(), RECORDS[index].stolen() - before);
+    let host_late = by_host() - host_before;
+    let off = stolen + 1000 < host_early || stolen > host_late + 1000;
+    DIFFERENT.fetch_add(off.into(), Ordering::Relaxed);
     let stolen = stolen / (1_000_000_000 / ticks_per_second());
     RAN.fetch_add(end - begun - stolen, Ordering::Relaxed);
     END.fetch_max(end, Ordering::Relaxed);
     notify(NOTIFY_STEAL_TIME, 0);
+}
+
+/// One of them runs: the one that looks. Those that are busy too are off
+/// their CPU, though they could go on.
+fn look(index: usize) {
+    let other = (index + 1) % smp::count();
+    if other != index && BUSY[other].load(Ordering::SeqCst) {
+        let right = RECORDS[other].is_preempted() && !RECORDS[index].is_preempted();
+        LOOKS.fetch_add(1, Ordering::Relaxed);
+        WRONG.fetch_add((!right).into(), Ordering::Relaxed);
+    }
 }
 
 /// vCPUs that share one CPU: what each was busy for, less what was stolen,
@@ -109,12 +144,17 @@ fn shared() -> Outcome {
     if smp::host_cpus() != 1 {
         return Ok(());
     }
-    RAN.store(0, Ordering::Relaxed);
-    END.store(0, Ordering::Relaxed);
+    for counter in [&RAN, &END, &DIFFERENT, &LOOKS, &WRONG] {
+        counter.store(0, Ordering::Relaxed);
+    }
     START.store(ticks(), Ordering::Relaxed);
     smp::on_all(busy);
     let passed = END.load(Ordering::Relaxed) - START.load(Ordering::Relaxed);
     let ran = RAN.load(Ordering::Relaxed);
     ensure("less than what was run", ran >= span() / 100 * 95)?;
-    ensure("more than what passed", ran <= passed / 100 * 105)
+    ensure("more than what passed", ran <= passed / 100 * 105)?;
+    let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    equal("records that differ from the count", of(&DIFFERENT), 0)?;
+    ensure("busy vCPUs were looked at", of(&LOOKS) > 0)?;
+    equal("wrong `preempted`", of(&WRONG), 0)
 }
