@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 
 use crate::context::Context;
 use crate::hint::report;
-use crate::{bench, run, setup, step, test};
+use crate::{bench, image, run, setup, step, test};
 
 /// Loongvisor's host tool: sets up, runs, tests and measures.
 #[derive(Debug, Parser)]
@@ -29,6 +29,8 @@ enum Command {
     },
     /// Boot the hypervisor on this terminal, with Linux or other VMs on it.
     Run(run::Options),
+    /// Make an image for a board: a USB stick, or files for an EFI partition.
+    Image(image::Options),
     /// Test everything, or the named parts.
     Test {
         /// Only these parts.
@@ -78,6 +80,7 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Setup { list: true, .. } => step::list(&cx, &setup::steps())?,
         Command::Setup { names, .. } => setup::run(&cx, &names)?,
         Command::Run(options) => run::run(&cx, &options)?,
+        Command::Image(options) => image::run(&cx, &options)?,
         Command::Test { list: true, .. } => test::list(),
         Command::Test {
             names,

@@ -50,7 +50,12 @@ impl Inputs {
 
     /// The hash so far, in hexadecimal.
     pub fn finish(self) -> String {
-        hex(&self.hash.finalize())
+        hex(&self.digest())
+    }
+
+    /// The hash so far.
+    pub fn digest(self) -> [u8; 32] {
+        self.hash.finalize().into()
     }
 }
 

@@ -13,6 +13,7 @@ mod guest;
 mod hash;
 mod hint;
 mod hypervisor;
+mod image;
 mod process;
 mod progress;
 mod qemu;

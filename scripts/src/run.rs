@@ -1,25 +1,30 @@
 //! `cargo xtask run`: the hypervisor and its VMs, on this terminal.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
+use hv::platform::board::Board;
+use tempfile::NamedTempFile;
 
 use crate::context::Context;
 use crate::guest::images::{self, Image};
 use crate::guest::machine::{self, Machine};
 use crate::hint::failure;
 use crate::hypervisor::Hypervisor;
+use crate::image;
+use crate::image::boot::{self, Disk};
 use crate::qemu::{Qemu, Timing};
 use crate::setup;
-use crate::vm::Bundle;
+use crate::suite::WITH_LVZ;
+use crate::vm::{Bundle, OWN_MIB, Room};
 
 /// On the bare kernel's command line: 16 CPUs share the few of this machine, and what
 /// waits for its turn there must not look stuck.
 const PATIENCE: &str = "watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120";
 
-/// The VM that is started if none is named.
-const DEFAULT_VM: &str = "boards/qemu-virt/vm/debian.toml";
+/// The keys that a user at the hypervisor's console needs.
+const KEYS: &str = "Ctrl-A h helps, Ctrl-A x switches off; Ctrl-T x ends QEMU at once";
 
 /// Memory of the machine that runs Linux without the hypervisor, in MiB: what it has,
 /// and the least that it boots with.
@@ -44,11 +49,20 @@ pub struct Options {
     /// More of the hypervisor's command line, such as `log=debug`.
     #[arg(long, default_value = "", conflicts_with_all = ["bare", "kvm_guest"])]
     append: String,
-    /// Start Linux on the machine itself, with KVM, instead of the hypervisor.
+    /// Boot by way of UEFI firmware, from an image made for this.
     #[arg(long)]
+    firmware: bool,
+    /// Boot this image, made by `cargo xtask image`, by way of UEFI firmware.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["vm", "append", "firmware"])]
+    image: Option<PathBuf>,
+    /// What the firmware finds the image on.
+    #[arg(long, value_enum, default_value_t = Disk::Usb)]
+    disk: Disk,
+    /// Start Linux on the machine itself, with KVM, instead of the hypervisor.
+    #[arg(long, conflicts_with_all = ["firmware", "image"])]
     bare: bool,
     /// The same, and in it a KVM guest at once.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["firmware", "image"])]
     kvm_guest: bool,
 }
 
@@ -60,21 +74,43 @@ pub fn run(cx: &Context, options: &Options) -> Result<()> {
     if options.bare || options.kvm_guest {
         return bare(cx, options);
     }
+    if let Some(path) = &options.image {
+        return from_image(cx, options, path);
+    }
     setup::ensure(cx, &NEEDS)?;
-    let files = match options.vm.as_slice() {
-        [] => vec![cx.repo(DEFAULT_VM)],
-        files => files.to_vec(),
-    };
-    let bundle = Bundle::read(cx, &files)?;
+    let bundle = Bundle::of_files(cx, &options.vm)?;
     let room = bundle.room(options.cpus, options.mem)?;
     let hypervisor = Hypervisor::build(cx)?;
+    if options.firmware {
+        let parts = image::parts(&hypervisor, Board::QemuVirt, &bundle, &options.append)?;
+        let file = NamedTempFile::new_in(cx.cache.kept("runs")?)?;
+        image::write(file.path(), &parts.of_a_stick())?;
+        return from_image(cx, options, file.path());
+    }
     let machine = hypervisor.with_vms(&bundle, room, Timing::Threads, &options.append)?;
     let (cpus, mem) = (room.cpus, room.memory_mib);
     eprintln!(
         "Loongvisor on {cpus} emulated CPUs, {mem} MiB: {}",
         bundle.summary()
     );
-    eprintln!("Ctrl-A h helps, Ctrl-A x switches off; Ctrl-T x ends QEMU at once");
+    eprintln!("{KEYS}");
+    finish(machine.args(["-echr", "20"]))
+}
+
+/// The image at `path`, by way of firmware.
+fn from_image(cx: &Context, options: &Options, path: &Path) -> Result<()> {
+    let vms = image::memory_of(path)?;
+    setup::ensure(cx, &boot::NEEDS)?;
+    let needed = u32::try_from(vms + OWN_MIB + boot::FIRMWARE_MIB);
+    let needed = needed.context("the VMs want too much memory")?;
+    let room = Room {
+        cpus: options.cpus,
+        memory_mib: options.mem.unwrap_or(needed.next_multiple_of(256)),
+    };
+    let (cpus, mem, shown) = (room.cpus, room.memory_mib, path.display());
+    eprintln!("{shown}, by UEFI firmware, on {cpus} emulated CPUs, {mem} MiB");
+    eprintln!("{KEYS}");
+    let machine = boot::machine(cx, WITH_LVZ, room, Timing::Threads, path, options.disk);
     finish(machine.args(["-echr", "20"]))
 }
 

@@ -1,5 +1,6 @@
 //! The physical side: what machine this is, and its devices.
 
+pub mod board;
 pub mod efi;
 #[cfg(target_arch = "loongarch64")]
 pub mod eiointc;

@@ -275,6 +275,32 @@ impl Apt {
     }
 }
 
+/// What `work` gives with the first of `suites` where it succeeds. If it does in none,
+/// the error is the last one's; why the others failed is shown before.
+///
+/// # Errors
+/// It fails in each, or `suites` is empty.
+pub fn from_first_suite<T>(
+    cx: &Context,
+    kind: Kind,
+    suites: &[&str],
+    out: &mut Output,
+    work: impl Fn(&Apt, &mut Output) -> Result<T>,
+) -> Result<T> {
+    let (last, others) = suites.split_last().context("no suite is named")?;
+    for suite in others {
+        match work(&Apt::open(cx, kind, &[suite])?, out) {
+            Ok(done) => return Ok(done),
+            Err(error) => out.task.line(&format!(
+                "not from {suite} ({}): trying the next suite",
+                error.root_cause()
+            )),
+        }
+    }
+    work(&Apt::open(cx, kind, &[last])?, out)
+        .with_context(|| format!("none of {} has what is needed", suites.join(", ")))
+}
+
 /// The private configuration below `root`. The machine's own settings (a proxy, say)
 /// are read before it and stay, except what would touch the machine or its choices.
 fn configuration(root: &Path, arch: &str) -> String {

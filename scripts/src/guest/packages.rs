@@ -10,7 +10,7 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::apt::{Apt, Kind, Package, summary};
+use crate::apt::{self, Kind, Package, summary};
 use crate::context::Context;
 use crate::hash::Inputs;
 use crate::process;
@@ -18,7 +18,7 @@ use crate::step::{Output, Step};
 
 /// The suites that have LoongArch, in the order they are tried: in the first, packages
 /// that don't fit together are held back; the second has what the first may lack.
-const SUITES: [&str; 2] = ["forky", "sid"];
+pub const SUITES: [&str; 2] = ["forky", "sid"];
 
 /// What is asked for.
 const PACKAGES: [&str; 7] = [
@@ -90,7 +90,9 @@ impl Step for Packages {
     }
 
     fn run(&self, cx: &Context, out: &mut Output) -> Result<()> {
-        let packages = fetch(cx, out)?;
+        let packages = apt::from_first_suite(cx, Kind::Loong64, &SUITES, out, |apt, out| {
+            apt.fetch_closure(out, &PACKAGES, is_used)
+        })?;
         let total = packages.len() as u64;
         for (done, package) in (0..).zip(&packages) {
             out.task.count(done, total, "packages unpacked");
@@ -107,24 +109,6 @@ impl Step for Packages {
         std::fs::write(out.folder().join("versions"), summary(&packages))?;
         out.set_result(versions(&packages));
         Ok(())
-    }
-}
-
-/// Fetches the packages from the first suite that has them all. If none has, the error is
-/// the last one's; why the others failed is shown before.
-fn fetch(cx: &Context, out: &mut Output) -> Result<Vec<Package>> {
-    let [first, second] = SUITES.map(|suite| Apt::open(cx, Kind::Loong64, &[suite]));
-    match first?.fetch_closure(out, &PACKAGES, is_used) {
-        Ok(packages) => Ok(packages),
-        Err(error) => {
-            let [suite, other] = SUITES;
-            out.task.line(&format!(
-                "no LoongArch packages from {suite} ({}): trying {other}",
-                error.root_cause()
-            ));
-            let fetched = second?.fetch_closure(out, &PACKAGES, is_used);
-            fetched.with_context(|| format!("no LoongArch packages from {suite} or {other}"))
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `cargo xtask setup`: the steps, and the one list they stand in.
 
+pub mod firmware;
 mod packages;
 pub mod qemu;
 pub mod target;
@@ -20,6 +21,8 @@ pub fn steps() -> Vec<Box<dyn Step>> {
         Box::new(qemu::Qemu),
         Box::new(guest::packages::Packages),
         Box::new(guest::images::Images),
+        Box::new(firmware::FIRMWARE),
+        Box::new(firmware::GRUB),
     ]
 }
 

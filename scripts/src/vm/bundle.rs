@@ -8,7 +8,7 @@ use hv::bundle::MAX_NAME;
 use hv::config::Limits;
 
 use super::file::VmFile;
-use super::kernel;
+use super::{DEFAULT_VM, kernel};
 use crate::context::Context;
 
 /// What the machine has.
@@ -21,7 +21,7 @@ pub struct Room {
 }
 
 /// What the hypervisor keeps for itself, in MiB: its image, heap and tables.
-const OWN_MIB: u64 = 64;
+pub const OWN_MIB: u64 = 64;
 
 /// VMs and their files.
 #[derive(Debug)]
@@ -59,6 +59,17 @@ impl Bundle {
             bundle.texts.push((format!("{}.vm", vm.config.name), text));
         }
         Ok(bundle)
+    }
+
+    /// The VMs that the files at `paths` describe; [`DEFAULT_VM`] if there are none.
+    ///
+    /// # Errors
+    /// As [`Bundle::read`].
+    pub fn of_files(cx: &Context, paths: &[PathBuf]) -> Result<Self> {
+        match paths {
+            [] => Self::read(cx, &[cx.repo(DEFAULT_VM)]),
+            paths => Self::read(cx, paths),
+        }
     }
 
     /// Checks that the VMs can run together on a machine like `room`.

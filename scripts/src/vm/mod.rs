@@ -9,5 +9,8 @@ mod file;
 mod kernel;
 mod linux;
 
-pub use bundle::{Bundle, Room};
+pub use bundle::{Bundle, OWN_MIB, Room};
 pub use linux::{Files, LinuxVm};
+
+/// The VM that is started if none is named.
+pub const DEFAULT_VM: &str = "boards/qemu-virt/vm/debian.toml";
