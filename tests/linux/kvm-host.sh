@@ -4,12 +4,10 @@
 
 . /job.d/lib.sh
 
-# Marks the guest's lines, each with this machine's time since boot. At a line "count WHEN"
-# the exits of all guests follow, as a fact of the host's: KVM's own counters.
+# Marks the guest's lines, each with this machine's time since boot.
 mark() {
     awk '{ getline now < "/proc/uptime"; close("/proc/uptime"); split(now, time, " ")
-           print "guest", time[1], $0; fflush() }
-         $1 == "count" { system("cd /sys/kernel/debug/kvm; echo fact exits " $2 " $(grep . *_exits)") }'
+           print "guest", time[1], $0; fflush() }'
 }
 
 # Moves pages and joins them to large ones, which takes mappings away from the guest.

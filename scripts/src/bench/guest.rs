@@ -62,7 +62,7 @@ impl Bench for Guest {
             .into_iter()
             .map(|system| {
                 let task = Progress::detect().task(system.label());
-                let times = times(&system.run(&lab, NAME, options.seed, &job)?);
+                let times = times(&system.run(&lab, NAME, options.seed, &job, &mut |_| ())?);
                 task.finish("measured");
                 Ok((system, times.with_context(|| system.label())?))
             })
@@ -130,7 +130,7 @@ mod tests {
     fn run(lines: &str) -> Run {
         Run {
             report: Report::split(lines).0,
-            exits: BTreeMap::new(),
+            ..Run::default()
         }
     }
 

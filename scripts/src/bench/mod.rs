@@ -5,6 +5,7 @@ mod futex_wake;
 mod guest;
 mod lvz;
 mod systems;
+mod trace;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use self::systems::System;
 use crate::context::Context;
 use crate::hint::failure;
 use crate::setup;
@@ -34,6 +36,15 @@ pub struct Options {
     /// Repeats with each seed.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub repeats: u32,
+    /// Rounds of the program that counts exits, with each seed.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub rounds: u32,
+    /// Only these systems, beside the bare machine: pv, native, kvm-pv, kvm.
+    #[arg(long = "system", value_name = "NAME", value_parser = systems::named)]
+    pub systems: Vec<System>,
+    /// The cost model's clock, instead of a 3C5000's.
+    #[arg(long, value_name = "N")]
+    pub clock_mhz: Option<f64>,
     /// The cost model's instructions a cycle, instead of the calibrated.
     #[arg(long, value_name = "N")]
     pub ipc: Option<f64>,
@@ -46,6 +57,14 @@ impl Options {
     /// The seeds of deterministic runs.
     pub fn seeds(&self) -> Range<u64> {
         self.seed..self.seed.saturating_add(self.seeds)
+    }
+
+    /// The systems to measure, in the table's order; the bare machine is always one.
+    pub fn systems(&self) -> Vec<System> {
+        let wanted = |system: &System| {
+            self.systems.is_empty() || *system == System::Bare || self.systems.contains(system)
+        };
+        System::ALL.into_iter().filter(wanted).collect()
     }
 }
 

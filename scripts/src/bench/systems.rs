@@ -4,19 +4,19 @@
 //! All boot the same kernel on the same QEMU with as many CPUs and run the same job, with
 //! one instruction a virtual nanosecond.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
+use super::trace::{Trace, Windows};
 use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
-use crate::guest::machine::{COMMAND_LINE, Machine, Run as Finished, run_to_end};
+use crate::guest::machine::{COMMAND_LINE, Machine, run_watched, with_job};
 use crate::guest::report::Report;
 use crate::hypervisor::Hypervisor;
-use crate::qemu::Timing;
+use crate::qemu::{Qemu, Timing};
 use crate::vm::{Files, LinuxVm};
 
 /// CPUs of the machine and of each guest.
@@ -85,7 +85,7 @@ impl System {
         }
     }
 
-    /// Its name in file names.
+    /// Its name in file names and on the command line.
     fn slug(self) -> &'static str {
         match self {
             Self::Bare => "bare",
@@ -102,23 +102,32 @@ impl System {
     }
 
     /// Boots the system with `seed` and runs `job`, which is part of the measurement
-    /// `bench`.
+    /// `bench`; `see` gets each line that is printed.
     ///
     /// # Errors
     /// It doesn't come to the job's end: the console is in the log that is named.
-    pub fn run(self, lab: &Lab<'_>, bench: &str, seed: u64, job: &Job) -> Result<Run> {
+    pub fn run(
+        self,
+        lab: &Lab<'_>,
+        bench: &str,
+        seed: u64,
+        job: &Job,
+        see: &mut dyn FnMut(&str),
+    ) -> Result<Run> {
         let cx = lab.cx;
         let name = format!("{bench}-{}-seed-{seed}", self.slug());
-        let text = match self {
-            Self::Bare => machine(Image::Bench, MEMORY_MIB, seed).run(cx, &name, job, LIMIT)?,
-            Self::Paravirtual => ours(lab, true, seed, &name, job)?,
-            Self::Native => ours(lab, false, seed, &name, job)?,
-            Self::KvmParavirtual => in_kvm(cx, "la464,kvm-pv-ipi=on", seed, &name, job)?,
-            Self::Kvm => in_kvm(cx, "la464,kvm-pv-ipi=off", seed, &name, job)?,
-        }
-        .text;
-        let (host, guest) = Report::split(&text);
-        let exits = exits(&host);
+        let qemu = match self {
+            Self::Bare => bare(lab, seed, job)?,
+            Self::Paravirtual => ours(lab, true, seed, job)?,
+            Self::Native => ours(lab, false, seed, job)?,
+            Self::KvmParavirtual => in_kvm(lab, "la464,kvm-pv-ipi=on", seed, job)?,
+            Self::Kvm => in_kvm(lab, "la464,kvm-pv-ipi=off", seed, job)?,
+        };
+        let trace = Trace::new(cx)?;
+        let machine = trace.of(qemu.machine);
+        let command = portable(&machine.command_line());
+        let finished = run_watched(cx, &machine, &name, LIMIT, see)?;
+        let (host, guest) = Report::split(&finished.text);
         let report = if self.is_kvm() { guest } else { host };
         ensure!(
             report.ended.as_deref() == Some("0"),
@@ -126,8 +135,46 @@ impl System {
             self.label(),
             cx.cache.log(&name).display()
         );
-        Ok(Run { report, exits })
+        let windows = trace.read()?;
+        Ok(Run {
+            report,
+            windows,
+            command,
+        })
     }
+}
+
+/// `command` without the folders of its files, and without the names of temporary ones.
+fn portable(command: &str) -> String {
+    let words: Vec<&str> = command.split(' ').collect();
+    let before = std::iter::once("").chain(words.iter().copied());
+    let word = |(before, word): (&str, &&str)| match before {
+        "-initrd" => "INITRD".to_owned(),
+        "-D" => "TRACE".to_owned(),
+        _ if word.starts_with('/') => word.rsplit('/').next().unwrap_or("").to_owned(),
+        _ => (*word).to_owned(),
+    };
+    before.zip(&words).map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// A machine to run, and the files that it reads.
+struct Ready {
+    machine: Qemu,
+    #[expect(dead_code, reason = "kept until the machine has ended")]
+    files: Box<dyn std::any::Any>,
+}
+
+/// The system that is called `name`.
+///
+/// # Errors
+/// None is.
+pub fn named(name: &str) -> Result<System, String> {
+    let mut all = System::ALL.into_iter();
+    let found = all.find(|system| system.slug() == name);
+    found.ok_or_else(|| {
+        let names = System::ALL.map(System::slug);
+        format!("there are {}", names.join(", "))
+    })
 }
 
 /// The machine that boots Linux itself.
@@ -142,8 +189,22 @@ fn machine(image: Image, memory_mib: u32, seed: u64) -> Machine {
     }
 }
 
-/// A run of `job` in a guest of KVM's whose CPUs are of the model `cpu`.
-fn in_kvm(cx: &Context, cpu: &str, seed: u64, name: &str, job: &Job) -> Result<Finished> {
+/// The machine that runs `job` itself.
+fn bare(lab: &Lab<'_>, seed: u64, job: &Job) -> Result<Ready> {
+    let machine = machine(Image::Bench, MEMORY_MIB, seed);
+    with_initrd(lab, &machine, job)
+}
+
+/// `machine` with `job`.
+fn with_initrd(lab: &Lab<'_>, machine: &Machine, job: &Job) -> Result<Ready> {
+    let initrd = with_job(lab.cx, machine.image, job)?;
+    let machine = machine.qemu(lab.cx, initrd.path());
+    let files = Box::new(initrd);
+    Ok(Ready { machine, files })
+}
+
+/// The machine that runs `job` in a guest of KVM's whose CPUs are of the model `cpu`.
+fn in_kvm(lab: &Lab<'_>, cpu: &str, seed: u64, job: &Job) -> Result<Ready> {
     let append = format!("{COMMAND_LINE} {STEADY} job_limit={JOB_LIMIT}");
     let variables = [
         ("CPU", cpu.to_owned()),
@@ -153,12 +214,12 @@ fn in_kvm(cx: &Context, cpu: &str, seed: u64, name: &str, job: &Job) -> Result<F
         ("DISTURB", "no".to_owned()),
         ("APPEND", append),
     ];
-    let host = Job::new(cx, "kvm-host.sh", &variables)?.with_file("guest.cpio", job.bytes())?;
-    machine(Image::KvmHost, HOST_MIB, seed).run(cx, name, &host, LIMIT)
+    let host = Job::new(lab.cx, "kvm-host.sh", &variables)?.with_file("guest.cpio", job.bytes())?;
+    with_initrd(lab, &machine(Image::KvmHost, HOST_MIB, seed), &host)
 }
 
-/// A run of `job` in a guest of ours, with or without the paravirtual IPI.
-fn ours(lab: &Lab<'_>, paravirtual: bool, seed: u64, name: &str, job: &Job) -> Result<Finished> {
+/// The machine that runs `job` in a guest of ours, with or without the paravirtual IPI.
+fn ours(lab: &Lab<'_>, paravirtual: bool, seed: u64, job: &Job) -> Result<Ready> {
     let files = Files::new(lab.cx, Image::Bench, Some(job))?;
     let vm = LinuxVm {
         command_line: format!("{QUIET} {STEADY} job_limit={JOB_LIMIT}"),
@@ -167,7 +228,8 @@ fn ours(lab: &Lab<'_>, paravirtual: bool, seed: u64, name: &str, job: &Job) -> R
     };
     let timing = Timing::Deterministic { seed };
     let machine = files.machine(lab.cx, &lab.hypervisor, &[vm], CPUS, timing, "")?;
-    run_to_end(lab.cx, &machine, name, LIMIT)
+    let files = Box::new(files);
+    Ok(Ready { machine, files })
 }
 
 /// On the command line of our guest, which needs none of the words that the machine's
@@ -178,34 +240,14 @@ const QUIET: &str = "console=ttyS0 loglevel=5 cryptomgr.notests";
 const STEADY: &str = "nokaslr norandmaps";
 
 /// What one run gave.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Run {
     /// What the job reported.
     pub report: Report,
-    /// Exits of all vCPUs by their reason, between the job's lines `count start` and
-    /// `count end`; empty where nobody counts them.
-    pub exits: BTreeMap<String, u64>,
-}
-
-/// The difference of the facts `exits start` and `exits end`, whose values are
-/// `reason:count`.
-fn exits(host: &Report) -> BTreeMap<String, u64> {
-    let counts = |when: &str| -> BTreeMap<String, u64> {
-        let mut facts = host.facts("exits");
-        let fact = facts.find(|values| values.first().is_some_and(|word| word == when));
-        let pairs = fact.into_iter().flatten().filter_map(|v| v.split_once(':'));
-        pairs
-            .filter_map(|(reason, n)| Some((reason.to_owned(), n.parse().ok()?)))
-            .collect()
-    };
-    let start = counts("start");
-    counts("end")
-        .into_iter()
-        .map(|(reason, n)| {
-            let before = start.get(&reason).copied().unwrap_or_default();
-            (reason, n.saturating_sub(before))
-        })
-        .collect()
+    /// What was counted between the marks that the job printed.
+    pub windows: Windows,
+    /// How the machine was started, without its files' places.
+    pub command: String,
 }
 
 #[cfg(test)]
@@ -213,13 +255,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exits_are_those_between_start_and_end() {
-        let (host, _) = Report::split(
-            "fact exits start idle_exits:5 int_exits:7\nfact exits end idle_exits:25 int_exits:7 new:3\n",
+    fn commands_name_no_place_of_this_machine() {
+        let line =
+            "/q/qemu -m 4M -kernel /a/kernel -initrd /tmp/.tmpX -D /tmp/.tmpY -append 'a b=/dev/c'";
+        let portable = portable(line);
+        assert_eq!(
+            portable,
+            "qemu -m 4M -kernel kernel -initrd INITRD -D TRACE -append 'a b=/dev/c'"
         );
-        let found: Vec<(String, u64)> = exits(&host).into_iter().collect();
-        let expected = [("idle_exits", 20), ("int_exits", 0), ("new", 3)];
-        assert_eq!(found, expected.map(|(name, n)| (name.to_owned(), n)));
-        assert!(exits(&Report::default()).is_empty());
+    }
+
+    #[test]
+    fn systems_are_found_by_name() {
+        for system in System::ALL {
+            assert_eq!(named(system.slug()), Ok(system));
+        }
+        assert!(named("xen").unwrap_err().contains("kvm-pv"));
     }
 }

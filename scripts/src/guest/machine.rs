@@ -89,6 +89,20 @@ impl Machine {
 /// # Errors
 /// QEMU can't be started, or the log not written.
 pub fn run_to_end(cx: &Context, qemu: &Qemu, name: &str, limit: Duration) -> Result<Run> {
+    run_watched(cx, qemu, name, limit, &mut |_| ())
+}
+
+/// [`run_to_end`]; `see` gets each line as it is printed.
+///
+/// # Errors
+/// As [`run_to_end`].
+pub fn run_watched(
+    cx: &Context,
+    qemu: &Qemu,
+    name: &str,
+    limit: Duration,
+    see: &mut dyn FnMut(&str),
+) -> Result<Run> {
     let started = Instant::now();
     let mut running = qemu.spawn()?;
     let mut log = log_file(cx, name)?;
@@ -97,7 +111,10 @@ pub fn run_to_end(cx: &Context, qemu: &Qemu, name: &str, limit: Duration) -> Res
     let ended = loop {
         let left = end.saturating_duration_since(Instant::now());
         match running.console.next_line(left) {
-            Ok(line) => writeln!(log, "{line}")?,
+            Ok(line) => {
+                writeln!(log, "{line}")?;
+                see(&line);
+            }
             Err(ended) => break ended,
         }
     };

@@ -3,47 +3,40 @@
 //! Debian's kernel and Debian's perf on 16 CPUs, once for each column and seed, on the
 //! same QEMU with one instruction a virtual nanosecond. The clock adds up the
 //! instructions of all CPUs: a time is work done, not time elapsed on parallel
-//! hardware. What exits would add on silicon is a model, and says so; its exits are
-//! those of whole repeats, so it puts each of them too low.
+//! hardware. What perf times are the calls that wake; what follows on the woken CPUs is
+//! outside. So a program of ours, tests/wake, does the same again with threads that live
+//! on, and what it takes of all CPUs is counted at the hypervisor's border (`trace`),
+//! with the wakes and without: the difference, by the wake, is what a wake takes until
+//! the woken thread sleeps again. What exits would add on silicon is a model, and says so.
 
+mod figures;
+mod goals;
 mod model;
+mod part;
 mod plot;
 mod samples;
-
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+mod table;
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::model::{Counts, MEASURED, Model};
-use self::samples::{Summary, times};
+use self::figures::Figures;
+use self::model::{CLOCK_MHZ, MEASURED, Model, Reading};
 use super::systems::{CPUS, Lab, System};
 use super::{Bench, Options};
+use crate::bare;
 use crate::cache::write_atomically;
 use crate::context::Context;
 use crate::guest::job::Job;
 use crate::progress::Progress;
 use crate::run::NEEDS;
+use crate::step::Stamp;
 
 /// Its name.
 const NAME: &str = "futex-wake";
 
 /// The measurement `futex-wake`.
 pub struct FutexWake;
-
-/// A column's figures over all seeds.
-#[derive(Debug, Serialize)]
-struct Figures {
-    system: System,
-    /// Milliseconds of every wake, in the order of seeds and repeats.
-    ms: Vec<f64>,
-    summary: Summary,
-    /// Exits of all vCPUs a repeat, by reason; the start and the end of the threads that
-    /// a repeat wakes are in it, which perf doesn't time. `None` where nobody counts.
-    exits: Option<BTreeMap<String, f64>>,
-}
 
 impl Bench for FutexWake {
     fn name(&self) -> &'static str {
@@ -59,206 +52,148 @@ impl Bench for FutexWake {
     }
 
     fn run(&self, cx: &Context, options: &Options) -> Result<Value> {
-        let lab = Lab::new(cx)?;
-        let figures = System::ALL
-            .into_iter()
-            .map(|system| measure(cx, &lab, system, options))
-            .collect::<Result<Vec<_>>>()?;
-        let model = model(&figures, options)?;
-        print!("{}", table(&figures, model));
+        let figures = measure(cx, options)?;
+        let models = models(&figures, options)?;
+        print!("{}", table::text(&figures, models));
         if let Some(path) = &options.svg {
-            let curves: Vec<_> = figures
-                .iter()
-                .map(|of| (of.system.label(), of.ms.as_slice()))
-                .collect();
-            write_atomically(path, plot::svg(&curves)?.as_bytes())?;
+            write_atomically(path, plot::svg(&figures)?.as_bytes())?;
         }
-        Ok(json!({
-            "cpus": CPUS,
-            "seeds": options.seeds().collect::<Vec<_>>(),
-            "repeats": options.repeats,
-            "columns": figures,
-            "model": model,
-            "model_ms": figures.iter().map(|of| of.counts().map(|c| model.ms(c))).collect::<Vec<_>>(),
-            "hardware_ms": MEASURED,
-        }))
+        Ok(document(cx, &figures, models, options))
     }
 }
 
-/// Runs `column` with every seed.
-fn measure(cx: &Context, lab: &Lab<'_>, system: System, options: &Options) -> Result<Figures> {
-    let seeds: Vec<u64> = options.seeds().collect();
+/// Every figure, as JSON: nothing in it depends on when or where it was measured.
+fn document(cx: &Context, figures: &[Figures], models: [Model; 2], options: &Options) -> Value {
+    let modelled = |reading: Reading, model: Model| {
+        let ms = figures.iter().map(|of| model.ms(of.counts(reading)));
+        json!({ "constants": model, "ms": ms.collect::<Vec<_>>() })
+    };
+    let [all, waker] = models;
+    json!({
+        "cpus": CPUS,
+        "seeds": options.seeds().collect::<Vec<_>>(),
+        "repeats": options.repeats,
+        "rounds": options.rounds,
+        "versions": versions(cx),
+        "columns": figures,
+        "models": {
+            "exits_of_all_cpus": modelled(Reading::All, all),
+            "exits_of_the_waker": modelled(Reading::Waker, waker),
+        },
+        "hardware_ms": MEASURED,
+    })
+}
+
+/// What was measured with: the emulator and the packages.
+fn versions(cx: &Context) -> Vec<String> {
+    let results = ["qemu", crate::guest::packages::STEP]
+        .into_iter()
+        .filter_map(|step| Stamp::read(&cx.cache, step));
+    results.map(|stamp| stamp.result).collect()
+}
+
+/// Runs every column with every seed.
+///
+/// # Errors
+/// A run doesn't come to its end, or measures nothing.
+pub fn measure(cx: &Context, options: &Options) -> Result<Vec<Figures>> {
+    let lab = Lab::new(cx)?;
+    let job = job(cx, options)?;
+    let systems = options.systems();
+    let total = systems.len() as u64 * options.seeds;
+    let mut task = Progress::detect().task(NAME);
+    let mut done = 0;
+    let mut all = Vec::new();
+    for system in systems {
+        let mut runs = Vec::new();
+        for seed in options.seeds() {
+            let label = system.label();
+            let mut stage =
+                |what: &str| task.count(done, total, &format!("{label}, seed {seed}: {what}"));
+            stage("boots");
+            let mut see = |line: &str| {
+                if let Some((_, what)) = line.split_once("stage ") {
+                    stage(what);
+                }
+            };
+            let run = system.run(&lab, NAME, seed, &job, &mut see)?;
+            runs.push(run);
+            done += 1;
+        }
+        let figures = Figures::of(system, &runs).with_context(|| system.label())?;
+        let expected = u64::from(options.repeats) * options.seeds;
+        ensure!(
+            figures.perf_ms.len() as u64 == expected,
+            "{}: {} of {expected} repeats were measured",
+            system.label(),
+            figures.perf_ms.len(),
+        );
+        all.push(figures);
+    }
+    task.finish(&format!("{total} runs"));
+    Ok(all)
+}
+
+/// What runs in each system.
+fn job(cx: &Context, options: &Options) -> Result<Job> {
     let variables = [
         ("THREADS", CPUS.to_string()),
         ("REPEATS", options.repeats.to_string()),
+        ("ROUNDS", options.rounds.to_string()),
     ];
-    let job = Job::new(cx, "futex-wake.sh", &variables)?;
-    let mut task = Progress::detect().task(system.label());
-    let mut ms = Vec::new();
-    let mut exits = BTreeMap::new();
-    for (done, &seed) in seeds.iter().enumerate() {
-        task.count(done as u64, seeds.len() as u64, &format!("(seed {seed})"));
-        let run = system.run(lab, NAME, seed, &job)?;
-        let times = times(&run.report.text, CPUS);
-        ensure!(
-            times.len() == options.repeats as usize,
-            "{}, seed {seed}: {} of {} wakes were measured",
-            system.label(),
-            times.len(),
-            options.repeats
-        );
-        ms.extend(times);
-        for (reason, count) in run.exits {
-            *exits.entry(reason).or_default() += count as f64;
+    let program = std::fs::read(bare::build(cx, "wake")?)?;
+    Job::new(cx, "futex-wake.sh", &variables)?.with_file("wake", program)
+}
+
+/// What the model is read with.
+const READINGS: [Reading; 2] = [Reading::All, Reading::Waker];
+
+/// The cost models: calibrated where KVM was measured, but for what the command line
+/// gives.
+fn models(figures: &[Figures], options: &Options) -> Result<[Model; 2]> {
+    let find = |wanted: System| figures.iter().find(|of| of.system == wanted);
+    let clock = options.clock_mhz.unwrap_or(CLOCK_MHZ);
+    let bare = find(System::Bare).context("the bare machine wasn't measured")?;
+    let kvm = find(System::KvmParavirtual).zip(find(System::Kvm));
+    Ok(READINGS.map(|reading| {
+        let bare = bare.counts(reading);
+        let calibrated = match kvm {
+            Some((with, without)) => {
+                let kvm = [with, without].map(|of| of.counts(reading));
+                Model::calibrated(bare, kvm, clock)
+            }
+            None => Model::with_exits_as_before(bare, clock),
+        };
+        Model {
+            ipc: options.ipc.unwrap_or(calibrated.ipc),
+            exit_cycles: options.exit_cycles.unwrap_or(calibrated.exit_cycles),
+            ..calibrated
         }
-    }
-    let exits = (system.is_kvm() || system == System::Bare).then(|| {
-        let each = exits.into_iter();
-        let a_repeat = each.map(|(reason, count): (_, f64)| (reason, count / ms.len() as f64));
-        a_repeat.filter(|(_, count)| *count > 0.0).collect()
-    });
-    task.finish(&format!("{} wakes", ms.len()));
-    let summary = Summary::of(&ms).context("no wake was measured")?;
-    Ok(Figures {
-        system,
-        ms,
-        summary,
-        exits,
-    })
-}
-
-impl Figures {
-    /// Instructions of the cleanest wake, and exits of an average repeat; `None` where
-    /// they aren't counted.
-    fn counts(&self) -> Option<Counts> {
-        Some(Counts {
-            // A virtual nanosecond is an instruction.
-            instructions: self.summary.minimum * 1e6,
-            exits: self.exits.as_ref()?.values().fold(0.0, |sum, n| sum + n),
-        })
-    }
-}
-
-/// The cost model: calibrated, but for what the command line gives.
-fn model(figures: &[Figures], options: &Options) -> Result<Model> {
-    let counts = |wanted: System| {
-        let found = figures.iter().find(|of| of.system == wanted);
-        let counts = found.and_then(Figures::counts);
-        counts.context("a column is missing")
-    };
-    let kvm = [counts(System::KvmParavirtual)?, counts(System::Kvm)?];
-    let calibrated = Model::calibrated(counts(System::Bare)?, kvm);
-    Ok(Model {
-        ipc: options.ipc.unwrap_or(calibrated.ipc),
-        exit_cycles: options.exit_cycles.unwrap_or(calibrated.exit_cycles),
-    })
-}
-
-/// The results, for people.
-fn table(figures: &[Figures], model: Model) -> String {
-    let mut text = format!(
-        "{:28} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8} {:>7} {:>9}\n",
-        "ms, virtual", "min", "quarter", "median", "3/4", "÷ bare", "+ instr", "exits", "model ms"
-    );
-    let bare = figures.first().map_or(f64::NAN, |of| of.summary.minimum);
-    for of in figures {
-        let (s, counts) = (&of.summary, of.counts());
-        // Writing to a string never fails.
-        let _ = writeln!(
-            text,
-            "{:28} {:8.4} {:8.4} {:8.4} {:8.4} {:7.2} {:8.0} {:>7} {:>9}",
-            of.system.label(),
-            s.minimum,
-            s.lower_quartile,
-            s.median,
-            s.upper_quartile,
-            s.minimum / bare,
-            (s.minimum - bare) * 1e6,
-            cell(counts.map(|counts| counts.exits), 1),
-            cell(counts.map(|counts| model.ms(counts)), 4)
-        );
-    }
-    text + &model_lines(figures, model)
-}
-
-/// A figure of the table, or a dash where there is none.
-fn cell(figure: Option<f64>, digits: usize) -> String {
-    figure.map_or_else(|| "–".to_owned(), |figure| format!("{figure:.digits$}"))
-}
-
-/// What the model is, and how much hangs on its least certain constant.
-fn model_lines(figures: &[Figures], model: Model) -> String {
-    let ratios = |model: Model| {
-        let of = |of: &Figures| of.counts().map(|counts| model.ms(counts));
-        let bare = figures.first().and_then(of).unwrap_or(f64::NAN);
-        let all = figures.iter().map(of);
-        all.map(|ms| cell(ms.map(|ms| ms / bare), 2))
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    let mut text = format!(
-        "model: cycles = instructions / {:.2} + exits × {:.0}, 2.2 GHz; an estimate, no time of hardware\n",
-        model.ipc, model.exit_cycles
-    );
-    for factor in [0.5, 1.0, 2.0] {
-        let _ = writeln!(
-            text,
-            "  exits at {factor} × that: ÷ bare {}",
-            ratios(model.with_exits_at(factor))
-        );
-    }
-    text
+    }))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::figures::tests::figures;
     use super::*;
-
-    fn figures(system: System, ms: &[f64], exits: f64) -> Figures {
-        Figures {
-            system,
-            ms: ms.to_vec(),
-            summary: Summary::of(ms).unwrap(),
-            exits: Some(BTreeMap::from([("all".to_owned(), exits)])),
-        }
-    }
-
-    #[test]
-    fn the_table_compares_with_the_first_column() {
-        let all = [
-            figures(System::Bare, &[0.02, 0.06], 0.0),
-            figures(System::KvmParavirtual, &[0.04, 0.05], 20.0),
-            figures(System::Kvm, &[0.05, 0.05], 40.0),
-        ];
-        let text = table(&all, model(&all, &Options::default()).unwrap());
-        let row = text.lines().nth(2).unwrap();
-        assert!(row.contains(" 2.00 ") && row.contains(" 20000 "), "{row}");
-        assert_eq!(
-            text.lines()
-                .filter(|line| line.contains("exits at"))
-                .count(),
-            3
-        );
-    }
-
-    #[test]
-    fn what_is_not_counted_has_no_place_in_the_model() {
-        let mut all = System::ALL.map(|system| figures(system, &[0.02], 3.0));
-        all[1].exits = None;
-        let text = table(&all, model(&all, &Options::default()).unwrap());
-        let cells: Vec<&str> = text.lines().nth(2).unwrap().split_whitespace().collect();
-        assert_eq!(cells[cells.len() - 2..], ["–", "–"]);
-        assert!(text.contains("÷ bare 1.00 – 1.00"), "{text}");
-    }
 
     #[test]
     fn the_command_line_overrides_the_calibration() {
         let all = System::ALL.map(|system| figures(system, &[0.02], 3.0));
         let options = Options {
             exit_cycles: Some(7.0),
+            clock_mhz: Some(1000.0),
             ..Options::default()
         };
-        assert_eq!(model(&all, &options).unwrap().exit_cycles, 7.0);
-        assert!(model(&all[..1], &options).is_err());
+        let [found, _] = models(&all, &options).unwrap();
+        assert_eq!((found.exit_cycles, found.clock_mhz), (7.0, 1000.0));
+        assert!(models(&all[1..], &options).is_err());
+    }
+
+    #[test]
+    fn without_kvm_an_exit_costs_what_it_did() {
+        let bare = [figures(System::Bare, &[0.02], 0.0)];
+        let [found, _] = models(&bare, &Options::default()).unwrap();
+        assert_eq!(found.exit_cycles, model::EXIT_CYCLES);
     }
 }
