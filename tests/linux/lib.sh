@@ -41,6 +41,11 @@ spin() {
     exec taskset -c $cpu sh -c 'while :; do :; done'
 }
 
+# Runs for a moment on the CPU $cpu.
+touch_cpu() {
+    exec taskset -c $cpu sh -c 'n=0; while [ $n -lt 10000 ]; do n=$((n + 1)); done'
+}
+
 # Reads the clock and the timer interrupts of the CPU $cpu on that CPU, again and again
 # for $1 seconds. The fact is: the CPU, the interrupts, the readings, and the longest row
 # of readings that all saw the same number of interrupts.

@@ -11,6 +11,8 @@ mod session;
 mod shapes;
 mod two;
 
+pub use session::Session;
+
 use std::time::Duration;
 
 use anyhow::Result;
@@ -24,7 +26,7 @@ use crate::run::NEEDS;
 pub struct Linux;
 
 /// How long an answer at the console may take, on a machine that is busy with other work.
-const LIMIT: Duration = Duration::from_secs(240);
+pub const LIMIT: Duration = Duration::from_secs(240);
 
 /// A step of this part.
 type Step = fn(&Context, &Hypervisor, &Options, &mut Tally) -> Result<()>;

@@ -1,0 +1,146 @@
+//! Linux under a load of wake-ups and broadcasts: with the feature all of its IPIs but
+//! those that start a CPU are SWI0, without it none is.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::context::Context;
+use crate::guest::images::Image;
+use crate::guest::job::Job;
+use crate::guest::log::trouble;
+use crate::guest::report::Report;
+use crate::hypervisor::Hypervisor;
+use crate::qemu::Timing;
+use crate::suite::to_end;
+use crate::test::{Options, Tally};
+use crate::vm::{Files, LinuxVm};
+
+/// A run ends within this time.
+const LIMIT: Duration = Duration::from_secs(600);
+const LONG_LIMIT: Duration = Duration::from_secs(3600);
+
+/// IPIs that a run must at least have taken, a vCPU: each thread is woken five times, and
+/// messages wake many more.
+const LEAST: u64 = 5;
+
+/// A VM and its load.
+struct Load {
+    vcpus: u32,
+    cpus: u32,
+    memory_mib: u32,
+    paravirtual: bool,
+    /// Seconds of membarriers and futexes.
+    storm: u32,
+    timing: Timing,
+}
+
+/// The loads.
+fn loads(options: &Options) -> Vec<Load> {
+    let seed = options.seed.unwrap_or(1);
+    let timing = Timing::Deterministic { seed };
+    let load = |vcpus, paravirtual, timing| Load {
+        vcpus,
+        cpus: 16,
+        memory_mib: 1024,
+        paravirtual,
+        storm: 0,
+        timing,
+    };
+    let mut loads = vec![load(16, true, timing), load(16, false, timing)];
+    if options.long {
+        // A second of 16 CPUs is a billion instructions.
+        let timing = Timing::Slow { seed, shift: 4 };
+        loads.extend([true, false].map(|paravirtual| Load {
+            memory_mib: 4096,
+            storm: 4,
+            ..load(64, paravirtual, timing)
+        }));
+    }
+    loads
+}
+
+/// Runs the checks.
+///
+/// # Errors
+/// A machine can't be made.
+pub fn run(
+    cx: &Context,
+    hypervisor: &mut Hypervisor,
+    options: &Options,
+    tally: &mut Tally,
+) -> Result<()> {
+    for load in loads(options) {
+        let kind = if load.paravirtual { "SWI0" } else { "native" };
+        let label = format!("Linux, {} vCPUs, {kind} IPIs", load.vcpus);
+        tally.check(&label, load.run(cx, hypervisor, options));
+    }
+    Ok(())
+}
+
+impl Load {
+    fn run(&self, cx: &Context, hypervisor: &Hypervisor, options: &Options) -> Result<()> {
+        let variables = [
+            ("THREADS", self.vcpus.to_string()),
+            ("STORM", self.storm.to_string()),
+        ];
+        let job = Job::new(cx, "ipi-load.sh", &variables)?;
+        let files = Files::new(cx, Image::Bench, Some(&job))?;
+        let mut vm = LinuxVm::new("debian", self.vcpus, self.memory_mib);
+        if !self.paravirtual {
+            "[paravirt]\nipi = false\nsteal-time = false".clone_into(&mut vm.more);
+        }
+        let machine = files.machine(cx, hypervisor, &[vm], self.cpus, self.timing, "")?;
+        let limit = if options.long { LONG_LIMIT } else { LIMIT };
+        let printed = to_end(&machine, limit)?;
+        self.judge(&String::from_utf8_lossy(&printed))
+    }
+
+    fn judge(&self, text: &str) -> Result<()> {
+        let report = Report::read(text);
+        let fact = |name: &str| report.fact(name).map(|values| values.join(" "));
+        let is = |name: &str, want: &str| {
+            let found = fact(name);
+            ensure!(found.as_deref() == Some(want), "{name}: {found:?}\n{text}");
+            Ok(())
+        };
+        is("cpus", &self.vcpus.to_string())?;
+        for name in ["futex", "messaging", "storm"] {
+            is(name, "0")?;
+        }
+        let steal = self
+            .paravirtual
+            .then_some("steal-time with preempt enabled");
+        ensure!(
+            fact("paravirt").as_deref() == steal,
+            "{:?}",
+            fact("paravirt")
+        );
+        let of = |name| report.snapshot(name).context("no snapshot");
+        let (start, end) = (of("start")?, of("end")?);
+        let count = |name| {
+            end.since(start, name)
+                .map(|counts| counts.iter().sum::<u64>())
+        };
+        let (native, software) = (count("IPI").context("no IPI")?, count("SWI0-IPI"));
+        let least = LEAST * u64::from(self.vcpus);
+        println!(
+            "{} vCPUs: SWI0-IPI +{software:?}, IPI +{native}",
+            self.vcpus
+        );
+        match software {
+            Some(software) => ensure!(
+                self.paravirtual && software >= least && native == 0,
+                "{software} SWI0s, {native} native IPIs"
+            ),
+            None => ensure!(
+                !self.paravirtual && native >= least,
+                "no SWI0, {native} native IPIs"
+            ),
+        }
+        let bad = trouble(text);
+        ensure!(bad.is_empty(), "{}", bad.join("\n"));
+        ensure!(report.ended.as_deref() == Some("0"), "the job didn't end");
+        Ok(())
+    }
+}

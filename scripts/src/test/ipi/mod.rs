@@ -1,0 +1,55 @@
+//! Part `ipi`: IPIs and stolen time, as the crate guest-pv and as Linux see them.
+
+mod abuse;
+mod among;
+mod example;
+mod linux;
+mod preempted;
+mod steal;
+
+use anyhow::Result;
+
+use super::{Options, Part, Tally};
+use crate::context::Context;
+use crate::hypervisor::Hypervisor;
+use crate::run::NEEDS;
+
+/// The part `ipi`.
+pub struct Ipi;
+
+/// A step of this part.
+type Step = fn(&Context, &mut Hypervisor, &Options, &mut Tally) -> Result<()>;
+
+/// The steps, by the names that `--only` knows. The last one changes the guest.
+const STEPS: [(&str, Step); 6] = [
+    ("among", among::run),
+    ("abuse", abuse::run),
+    ("linux", linux::run),
+    ("steal", steal::run),
+    ("preempted", preempted::run),
+    ("example", example::run),
+];
+
+impl Part for Ipi {
+    fn name(&self) -> &'static str {
+        "ipi"
+    }
+
+    fn about(&self) -> &'static str {
+        "IPIs among vCPUs and stolen time, by the crate guest-pv and by Linux"
+    }
+
+    fn needs(&self) -> Vec<&'static str> {
+        NEEDS.to_vec()
+    }
+
+    fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
+        let mut hypervisor = Hypervisor::build(cx)?;
+        let only = options.only.as_deref().unwrap_or_default();
+        let steps = STEPS.iter().filter(|(name, _)| name.contains(only));
+        for (_, step) in steps {
+            step(cx, &mut hypervisor, options, tally)?;
+        }
+        Ok(())
+    }
+}

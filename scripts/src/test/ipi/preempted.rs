@@ -1,0 +1,64 @@
+//! The `preempted` byte, where Linux looks at it: in the record that it has given to the
+//! hypervisor, which a probe in the kernel reads at the same address.
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::context::Context;
+use crate::guest::images::Image;
+use crate::guest::job::Job;
+use crate::guest::report::Report;
+use crate::hypervisor::Hypervisor;
+use crate::qemu::Timing;
+use crate::suite::to_end;
+use crate::test::linux::LIMIT;
+use crate::test::{Options, Tally};
+use crate::vm::{Files, LinuxVm};
+
+/// vCPUs, all on one CPU: while one looks, no other runs.
+const VCPUS: u32 = 4;
+
+/// Runs the check.
+///
+/// # Errors
+/// The machine can't be made.
+pub fn run(
+    cx: &Context,
+    hypervisor: &mut Hypervisor,
+    options: &Options,
+    tally: &mut Tally,
+) -> Result<()> {
+    let job = Job::new(cx, "preempted.sh", &[])?;
+    let files = Files::new(cx, Image::Shell, Some(&job))?;
+    let timing = Timing::Slow {
+        seed: options.seed.unwrap_or(1),
+        shift: 4,
+    };
+    let vms = [LinuxVm::new("debian", VCPUS, 256)];
+    let machine = files.machine(cx, hypervisor, &vms, 1, timing, "")?;
+    let printed = to_end(&machine, LIMIT);
+    let judged = printed.and_then(|bytes| judge(&String::from_utf8_lossy(&bytes)));
+    tally.check("preempted vCPUs, seen by Linux", judged);
+    Ok(())
+}
+
+fn judge(text: &str) -> Result<()> {
+    let report = Report::read(text);
+    let looks = |name| -> Result<Vec<&str>> {
+        let fact = report.fact(name);
+        let values = fact.with_context(|| format!("no `{name}` in:\n{text}"))?;
+        Ok(values.iter().map(String::as_str).collect())
+    };
+    // The bytes of CPUs 1 to 3. CPU 0 looks; then CPU 1, which runs itself; then CPU 0
+    // again, while the others sleep.
+    for (name, want) in [("busy", "1,1,1"), ("one", "0,1,1"), ("idle", "0,0,0")] {
+        let looks = looks(name)?;
+        let right = looks.iter().filter(|&&look| look == want).count();
+        // What the shell itself does may wake another CPU, or end a turn of one.
+        ensure!(
+            looks.len() >= 20 && 10 * right >= 9 * looks.len(),
+            "{name}: {right} of {} are {want}: {looks:?}",
+            looks.len()
+        );
+    }
+    Ok(())
+}
