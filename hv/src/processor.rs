@@ -107,7 +107,7 @@ impl Processor {
                 self.admit();
             }
             if core::mem::take(&mut self.machine.console) {
-                start::console_input(&self.machine);
+                start::console_interrupt(&self.machine);
             }
             let now = cpu::ticks();
             self.wake(now);

@@ -118,15 +118,15 @@ fn set_up_input(machine: &Machine) {
     eiointc::enable(route.vector, cpu::id());
     pch_pic::enable(&route);
     CONSOLE_VECTOR.call_once(|| route.vector);
-    console::interrupt_on_input();
+    console::use_interrupt();
 }
 
-/// Takes what the console has received. The interrupt is acknowledged first:
-/// a byte that comes later raises it anew.
-pub fn console_input(notifier: &impl Notifier) {
+/// Does what the console's interrupt is for. It is acknowledged first: what
+/// comes later raises it anew.
+pub fn console_interrupt(notifier: &impl Notifier) {
     if let Some(&vector) = CONSOLE_VECTOR.get() {
         eiointc::acknowledge(vector);
-        launch::monitor::input(notifier);
+        launch::monitor::serve(notifier);
     }
 }
 

@@ -334,14 +334,30 @@ impl Vm {
     /// A byte has come in for its console; false where there is no room for
     /// it, or no UART.
     pub fn receive(&self, byte: u8, notifier: &impl Notifier) -> bool {
-        let wires = Wires { vm: self, notifier };
-        let mut uarts = self.mmio.devices().filter_map(|device| match device {
-            Device::Uart(uart, input) => Some((uart, *input)),
-            _ => None,
-        });
+        let mut uarts = self.uarts(notifier);
         uarts
             .next()
-            .is_some_and(|(uart, input)| uart.receive(byte, &Input { wires, input }))
+            .is_some_and(|(uart, input)| uart.receive(byte, &input))
+    }
+
+    /// Its console takes more of what it prints.
+    pub fn go_on_printing(&self, notifier: &impl Notifier) {
+        self.uarts(notifier)
+            .for_each(|(uart, input)| uart.go_on(&input));
+    }
+
+    /// Its UARTs, with the wires of their interrupts.
+    fn uarts<'a, N: Notifier>(
+        &'a self,
+        notifier: &'a N,
+    ) -> impl Iterator<Item = (&'a Uart, Input<'a, N>)> {
+        self.mmio.devices().filter_map(move |device| match device {
+            Device::Uart(uart, input) => {
+                let (wires, input) = (Wires { vm: self, notifier }, *input);
+                Some((uart.as_ref(), Input { wires, input }))
+            }
+            _ => None,
+        })
     }
 
     /// The level of those of the lines `lines` of `vcpu` that are levels.

@@ -90,3 +90,23 @@ work_on_data() {
     set -- $(sha256sum $from)
     fact data $cpu "$1"
 }
+
+# Runs until there is a file /tmp/enough, and prints the longest time in between that it
+# didn't run, in hundredths of a second.
+watch_gaps() {
+    awk 'function now() {
+             getline line < "/proc/uptime"
+             close("/proc/uptime")
+             split(line, word, " ")
+             return word[1] * 100
+         }
+         BEGIN {
+             last = now()
+             while ((getline line < "/tmp/enough") < 0) {
+                 time = now()
+                 if (time - last > most) most = time - last
+                 last = time
+             }
+             printf "%d\n", most + 0.5
+         }'
+}

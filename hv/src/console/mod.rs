@@ -5,14 +5,16 @@
 //! is done.
 
 pub mod command;
+pub mod held;
 pub mod keys;
 pub mod screen;
 
 use crate::dev::uart::Sink;
 use crate::platform::uart::Uart;
 use core::fmt;
+use held::Held;
 use log::{LevelFilter, Log, Metadata, Record};
-use screen::{Focus, Held, Output, Screen};
+use screen::{Focus, Output, Screen};
 use spin::Mutex;
 
 static SCREEN: Mutex<Option<Screen<Uart>>> = Mutex::new(None);
@@ -37,8 +39,12 @@ impl Log for Logger {
 }
 
 impl Output for Uart {
-    fn send(&mut self, byte: u8) {
-        Self::send(self, byte);
+    fn offer(&mut self, byte: u8) -> bool {
+        Self::offer(self, byte)
+    }
+
+    fn tell_of_room(&mut self, wanted: bool) {
+        Self::tell_of_room(self, wanted);
     }
 }
 
@@ -67,9 +73,25 @@ pub fn focus() -> Focus {
     with_screen(|screen| screen.focus()).unwrap_or(Focus::Lines)
 }
 
-/// Lets the console's UART raise its interrupt when a byte comes in.
-pub fn interrupt_on_input() {
-    with_screen(|screen| screen.out().interrupt_on_input());
+/// From here on this CPU takes the UART's interrupt: when a byte comes in,
+/// and when what waits can go out.
+pub fn use_interrupt() {
+    with_screen(|screen| {
+        screen.out().interrupt_on_input();
+        screen.set_interrupts(true);
+    });
+}
+
+/// Whether the UART interrupts; asked again after everything that it may
+/// want has been done.
+#[must_use]
+pub fn interrupts() -> bool {
+    with_screen(|screen| screen.out().interrupts()).unwrap_or(false)
+}
+
+/// Waits until everything has gone out: the machine is going down.
+pub fn finish() {
+    with_screen(|screen| screen.set_interrupts(false));
 }
 
 /// The next byte that has come in, if one has.
@@ -85,6 +107,7 @@ pub fn receive() -> Option<u8> {
 pub unsafe fn seize() {
     // SAFETY: the lock's holder, if any, never goes on.
     unsafe { SCREEN.force_unlock() };
+    finish();
 }
 
 /// Where a VM's output goes; it outlives the VM's restarts.
@@ -107,10 +130,17 @@ impl Port {
         with_screen(|screen| screen.show_vm(&mut held));
     }
 
-    /// Prints what the VM has printed while it wasn't shown, line by line.
-    pub fn flush(&self) {
+    /// Prints what is kept of the VM, if it is shown and as far as there is
+    /// room.
+    pub fn pump(&self) {
         let mut held = self.held.lock();
-        with_screen(|screen| screen.flush(&mut held));
+        with_screen(|screen| screen.pump(&mut held));
+    }
+
+    /// The VM has ended: so has the line that it had begun.
+    pub fn finish(&self) {
+        let mut held = self.held.lock();
+        with_screen(|screen| screen.finish(&mut held));
     }
 }
 
@@ -118,6 +148,11 @@ impl Sink for Port {
     fn send(&self, byte: u8) {
         let mut held = self.held.lock();
         with_screen(|screen| screen.guest(&mut held, byte));
+    }
+
+    fn is_ready(&self) -> bool {
+        let held = self.held.lock();
+        with_screen(|screen| screen.is_ready(&held)).unwrap_or(true)
     }
 }
 

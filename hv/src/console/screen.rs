@@ -4,21 +4,36 @@
 //! front. What a VM prints while another one is shown is kept, up to a
 //! bound, until it is its turn.
 //!
+//! The output is slower than those who print: what it can't take at once
+//! waits in a queue, and it interrupts when it can take more. VMs may fill
+//! half of the queue; what is beyond stays with each VM, whose UART then says
+//! that it is busy, and is shown in turn, so that no CPU waits and none of
+//! them can keep the others from printing. The other half is the
+//! hypervisor's, which waits only if that is full too.
+//!
 //! Threats: a guest prints what and how much it likes: what is kept of it
 //! has a fixed size, and a new line of the hypervisor always begins on a
 //! fresh line, so no guest can pretend to be it while lines are shown. While
 //! a VM is shown as it comes, its bytes are its own, escape sequences
 //! included.
 
+use super::held::{Held, LINE_BYTES};
 use alloc::collections::VecDeque;
-use alloc::string::String;
 use core::fmt::{self, Write};
 
 /// Takes bytes, one at a time.
 pub trait Output {
-    /// Takes one byte.
-    fn send(&mut self, byte: u8);
+    /// Takes one byte, if it can at once; else false.
+    fn offer(&mut self, byte: u8) -> bool;
+
+    /// Whether it is to interrupt as soon as it can take more.
+    fn tell_of_room(&mut self, wanted: bool);
 }
+
+/// What the output hasn't taken yet, in bytes: at most, and from where on VMs
+/// have to wait.
+const QUEUE_BYTES: usize = 4096;
+const VM_BYTES: usize = QUEUE_BYTES / 2;
 
 /// What the screen shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,57 +46,30 @@ pub enum Focus {
     Monitor,
 }
 
-/// Longest line that is printed in one piece, in bytes.
-const LINE_BYTES: usize = 256;
-/// What is kept of a VM that isn't shown, in bytes.
-const KEPT_BYTES: usize = 4096;
-
-/// What a VM has printed and the screen hasn't shown.
-#[derive(Debug)]
-pub struct Held {
-    name: String,
-    number: usize,
-    bytes: VecDeque<u8>,
-    lost: bool,
-}
-
-impl Held {
-    /// Nothing yet of the VM called `name`.
-    #[must_use]
-    pub fn new(number: usize, name: &str) -> Self {
-        Self {
-            name: name.into(),
-            number,
-            bytes: VecDeque::with_capacity(KEPT_BYTES),
-            lost: false,
-        }
-    }
-
-    fn keep(&mut self, byte: u8) {
-        if self.bytes.len() == KEPT_BYTES {
-            self.bytes.pop_front();
-            self.lost = true;
-        }
-        self.bytes.push_back(byte);
-    }
-}
-
 /// The screen, on `O`.
 #[derive(Debug)]
 pub struct Screen<O> {
     out: O,
     focus: Focus,
     fresh: bool,
+    queue: VecDeque<u8>,
+    /// The output's interrupt is taken; until it is, output is waited for.
+    interrupts: bool,
+    /// A VM's output has been left for later.
+    waiting: bool,
 }
 
 impl<O: Output> Screen<O> {
     /// A screen that shows all VMs.
     #[must_use]
-    pub const fn new(out: O) -> Self {
+    pub fn new(out: O) -> Self {
         Self {
             out,
             focus: Focus::Lines,
             fresh: true,
+            queue: VecDeque::with_capacity(QUEUE_BYTES),
+            interrupts: false,
+            waiting: false,
         }
     }
 
@@ -96,6 +84,13 @@ impl<O: Output> Screen<O> {
         &mut self.out
     }
 
+    /// From here on somebody takes the output's interrupt, and calls
+    /// [`Self::drain`]; or nobody does any more.
+    pub fn set_interrupts(&mut self, taken: bool) {
+        self.interrupts = taken;
+        self.settle();
+    }
+
     /// Shows every VM, or the monitor.
     pub fn show(&mut self, focus: Focus) {
         self.focus = focus;
@@ -103,63 +98,98 @@ impl<O: Output> Screen<O> {
 
     /// Shows one VM, and what has been kept of it.
     pub fn show_vm(&mut self, held: &mut Held) {
-        if self.focus == Focus::Vm(held.number) {
-            return;
-        }
         self.focus = Focus::Vm(held.number);
-        if held.lost {
-            self.line(format_args!("(part of what {} printed is lost)", held.name));
-            held.lost = false;
-        }
-        while let Some(byte) = held.bytes.pop_front() {
-            self.raw(byte);
-        }
+        self.pump(held);
     }
 
     /// Takes a byte that a VM prints.
     pub fn guest(&mut self, held: &mut Held, byte: u8) {
-        match self.focus {
-            Focus::Vm(number) if number == held.number => self.raw(byte),
-            Focus::Lines => {
-                if byte != b'\r' && byte != b'\n' {
-                    held.keep(byte);
-                }
-                if byte == b'\n' || held.bytes.len() >= LINE_BYTES {
-                    self.flush(held);
-                }
-            }
-            _ => held.keep(byte),
+        held.keep(byte);
+        let due = match self.focus {
+            Focus::Vm(number) => number == held.number,
+            Focus::Lines => byte == b'\n' || held.len() >= LINE_BYTES,
+            Focus::Monitor => false,
+        };
+        // Others that wait come first, when the output's interrupt says so.
+        if due && !self.waiting {
+            self.pump(held);
         }
     }
 
-    /// Prints what is kept of a VM, line by line.
-    pub fn flush(&mut self, held: &mut Held) {
-        if held.lost {
-            self.line(format_args!("(part of what {} printed is lost)", held.name));
-            held.lost = false;
+    /// Whether a VM may print on; else its output would be lost.
+    #[must_use]
+    pub fn is_ready(&self, held: &Held) -> bool {
+        match self.focus {
+            Focus::Vm(number) if number != held.number => true,
+            Focus::Monitor => true,
+            Focus::Vm(_) | Focus::Lines => held.has_room(),
         }
-        self.begin();
-        self.prefix(held);
-        let mut left = held.bytes.len();
-        while let Some(byte) = held.bytes.pop_front() {
-            left -= 1;
-            match byte {
-                b'\r' => {}
-                b'\n' if left == 0 => {}
-                b'\n' => {
-                    self.end();
-                    self.prefix(held);
-                }
-                byte => self.raw(byte),
+    }
+
+    /// Prints what is kept of a VM, if it is shown and as far as there is
+    /// room.
+    pub fn pump(&mut self, held: &mut Held) {
+        match self.focus {
+            Focus::Vm(number) if number == held.number => self.pump_bytes(held),
+            Focus::Lines => self.pump_lines(held),
+            Focus::Vm(_) | Focus::Monitor => {}
+        }
+    }
+
+    fn pump_bytes(&mut self, held: &mut Held) {
+        self.tell_of_loss(held);
+        while !held.is_empty() {
+            if self.queue.len() >= VM_BYTES {
+                self.waiting = true;
+                return;
             }
+            held.pop().into_iter().for_each(|byte| self.raw(byte));
+        }
+    }
+
+    fn pump_lines(&mut self, held: &mut Held) {
+        while let Some(bytes) = held.line() {
+            if self.queue.len() >= VM_BYTES {
+                self.waiting = true;
+                return;
+            }
+            self.tell_of_loss(held);
+            self.line_of(held, bytes);
+        }
+    }
+
+    fn tell_of_loss(&mut self, held: &mut Held) {
+        if held.lost() {
+            self.line(format_args!("(part of what {} printed is lost)", held.name));
+        }
+    }
+
+    /// Prints the next `bytes` of a VM as a line.
+    fn line_of(&mut self, held: &mut Held, bytes: usize) {
+        self.begin();
+        for byte in held.name.bytes().chain(*b"| ") {
+            self.raw(byte);
+        }
+        for _ in 0..bytes {
+            let byte = held.pop().filter(|byte| !b"\r\n".contains(byte));
+            byte.into_iter().for_each(|byte| self.raw(byte));
         }
         self.end();
     }
 
-    fn prefix(&mut self, held: &Held) {
-        for byte in held.name.bytes().chain(*b"| ") {
-            self.raw(byte);
+    /// A VM has ended: the line that it has begun is shown as it is.
+    pub fn finish(&mut self, held: &mut Held) {
+        self.pump(held);
+        if self.focus == Focus::Lines && !self.waiting && !held.is_empty() {
+            self.line_of(held, held.len());
         }
+    }
+
+    /// Gives the output what it can take; the VMs that wait are to be pumped
+    /// next, each in turn.
+    pub fn drain(&mut self) {
+        self.waiting = false;
+        self.settle();
     }
 
     /// Prints one line, on a line of its own.
@@ -170,10 +200,29 @@ impl<O: Output> Screen<O> {
         self.end();
     }
 
-    /// Prints a byte as it is.
+    /// Prints a byte as it is. If the queue is full, this waits.
     pub fn raw(&mut self, byte: u8) {
-        self.out.send(byte);
         self.fresh = byte == b'\n';
+        self.queue.push_back(byte);
+        self.settle();
+    }
+
+    /// Empties the queue as far as it must be, or can be at once.
+    fn settle(&mut self) {
+        let most = if self.interrupts { QUEUE_BYTES - 1 } else { 0 };
+        loop {
+            while let Some(&byte) = self.queue.front()
+                && self.out.offer(byte)
+            {
+                self.queue.pop_front();
+            }
+            if self.queue.len() <= most {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        let wanted = self.waiting || !self.queue.is_empty();
+        self.out.tell_of_room(self.interrupts && wanted);
     }
 
     fn begin(&mut self) {
@@ -201,90 +250,4 @@ impl<O: Output> Write for Screen<O> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    impl Output for Vec<u8> {
-        fn send(&mut self, byte: u8) {
-            self.push(byte);
-        }
-    }
-
-    fn screen() -> (Screen<Vec<u8>>, Held, Held) {
-        let held = |number, name| Held::new(number, name);
-        (Screen::new(Vec::new()), held(0, "a"), held(1, "b"))
-    }
-
-    fn print(screen: &mut Screen<Vec<u8>>, held: &mut Held, text: &str) {
-        text.bytes().for_each(|byte| screen.guest(held, byte));
-    }
-
-    fn shown(screen: &mut Screen<Vec<u8>>) -> String {
-        String::from_utf8(std::mem::take(screen.out())).unwrap()
-    }
-
-    #[test]
-    fn lines_are_printed_whole_with_their_name() {
-        let (mut screen, mut a, mut b) = screen();
-        print(&mut screen, &mut a, "one\r\ntw");
-        print(&mut screen, &mut b, "other\n\n");
-        print(&mut screen, &mut a, "o\n");
-        assert_eq!(
-            shown(&mut screen),
-            "a| one\r\nb| other\r\nb| \r\na| two\r\n"
-        );
-        print(&mut screen, &mut a, &"x".repeat(LINE_BYTES + 1));
-        let long = format!("a| {}\r\n", "x".repeat(LINE_BYTES));
-        assert_eq!(shown(&mut screen), long);
-    }
-
-    #[test]
-    fn a_vm_that_is_shown_needs_no_end_of_line() {
-        let (mut screen, mut a, mut b) = screen();
-        print(&mut screen, &mut a, "logi");
-        screen.show_vm(&mut a);
-        print(&mut screen, &mut a, "n: ");
-        print(&mut screen, &mut b, "unseen\n");
-        assert_eq!(shown(&mut screen), "login: ");
-        screen.show_vm(&mut b);
-        assert_eq!(shown(&mut screen), "unseen\n");
-        screen.show_vm(&mut b);
-        assert_eq!(shown(&mut screen), "");
-    }
-
-    #[test]
-    fn the_hypervisor_begins_on_a_line_of_its_own() {
-        let (mut screen, mut a, _) = screen();
-        screen.show_vm(&mut a);
-        print(&mut screen, &mut a, "$ ");
-        screen.line(format_args!("[hv] x"));
-        screen.line(format_args!("[hv] y"));
-        assert_eq!(shown(&mut screen), "$ \r\n[hv] x\r\n[hv] y\r\n");
-    }
-
-    #[test]
-    fn what_is_kept_has_an_end() {
-        let (mut screen, mut a, _) = screen();
-        screen.show(Focus::Monitor);
-        let room = a.bytes.capacity();
-        print(&mut screen, &mut a, &"y".repeat(3 * KEPT_BYTES));
-        assert_eq!(
-            (shown(&mut screen).as_str(), a.bytes.capacity()),
-            ("", room)
-        );
-        screen.show_vm(&mut a);
-        let text = shown(&mut screen);
-        assert!(text.starts_with("(part of what a printed is lost)\r\n"));
-        assert!(text.ends_with(&"y".repeat(KEPT_BYTES)));
-    }
-
-    #[test]
-    fn what_was_kept_is_shown_as_lines_too() {
-        let (mut screen, mut a, _) = screen();
-        screen.show(Focus::Monitor);
-        print(&mut screen, &mut a, "one\r\ntwo\r\n");
-        screen.show(Focus::Lines);
-        screen.flush(&mut a);
-        assert_eq!(shown(&mut screen), "a| one\r\na| two\r\n");
-    }
-}
+mod tests;

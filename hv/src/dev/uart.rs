@@ -1,6 +1,7 @@
 //! A 16550A UART: the VM's console.
 //!
-//! What a guest sends has left at once, so the transmitter is always empty.
+//! What a guest sends has left at once, unless whoever shows it can't take
+//! more: the transmitter is then full until it can.
 //! What comes in waits in a queue, whose first 16 bytes are what the guest
 //! sees as its FIFO: a paste is not lost while the guest is slow. The
 //! interrupt line is a level that is computed after each change.
@@ -28,6 +29,10 @@ use spin::Mutex;
 pub trait Sink {
     /// Takes one byte.
     fn send(&self, byte: u8);
+
+    /// Whether it takes as many bytes as a FIFO has; else the guest is to
+    /// wait for [`Uart::go_on`].
+    fn is_ready(&self) -> bool;
 }
 
 /// Bytes from outside that are kept until the guest reads them.
@@ -36,16 +41,14 @@ pub const QUEUE_BYTES: usize = 8192;
 const FIFO_BYTES: usize = 16;
 
 /// Interrupt identification: nothing, and the causes.
-const CAUSE_NONE: u8 = 1;
+const CAUSE_NONE: u8 = NO_INTERRUPT;
 const CAUSE_MODEM: u8 = 0;
 const CAUSE_TRANSMIT: u8 = 2;
 const CAUSE_RECEIVE: u8 = 4;
 const CAUSE_LINE: u8 = 6;
 const CAUSE_TIMEOUT: u8 = 0xc;
-/// Interrupt identification: FIFOs on.
-const FIFOS_ON: u8 = 0xc0;
 
-/// Line status while nothing has come in: what is sent has left at once.
+/// Line status while nothing has come in, and what is sent has left.
 const IDLE: u8 = HOLDING_EMPTY | TRANSMITTER_EMPTY;
 
 /// Modem status: carrier, data set ready, clear to send.
@@ -66,6 +69,8 @@ struct State {
     divisor: [u8; 2],
     /// The transmitter has become empty, and the guest hasn't been told.
     transmitted: bool,
+    /// The transmitter isn't empty.
+    busy: bool,
     overrun: bool,
     received: Ring<QUEUE_BYTES>,
     /// The interrupt line.
@@ -123,7 +128,21 @@ impl Uart {
         let byte = value as u8;
         if self.change(line, |state| state.write(offset, byte)) {
             sink.send(byte);
+            let ready = sink.is_ready();
+            self.change(line, |state| state.sent(ready));
+            // It may have become ready just before.
+            if !ready && sink.is_ready() {
+                self.go_on(line);
+            }
         }
+    }
+
+    /// The sink has become ready: the guest may send more.
+    pub fn go_on(&self, line: &impl IrqLine) {
+        self.change(line, |state| {
+            state.transmitted |= state.busy;
+            state.busy = false;
+        });
     }
 
     /// Does something to the state, and lets the line and the copy of the
@@ -168,7 +187,8 @@ impl State {
             0
         };
         let overrun = if self.overrun { OVERRUN } else { 0 };
-        IDLE | ready | overrun
+        let idle = if self.busy { 0 } else { IDLE };
+        idle | ready | overrun
     }
 
     /// The most urgent cause of an interrupt, as it is identified.
@@ -239,7 +259,7 @@ impl State {
             INTERRUPT_ENABLE => {
                 let new = byte & !self.interrupt_enable;
                 self.interrupt_enable = byte & 0xf;
-                self.transmitted |= new & ENABLE_TRANSMIT != 0;
+                self.transmitted |= new & ENABLE_TRANSMIT != 0 && !self.busy;
             }
             FIFO_CONTROL => self.control_fifo(byte),
             LINE_CONTROL => self.line_control = byte,
@@ -250,12 +270,18 @@ impl State {
         false
     }
 
+    /// A byte has been sent outside, which takes more or not.
+    const fn sent(&mut self, ready: bool) {
+        self.busy = !ready;
+        self.transmitted = ready;
+    }
+
     /// Sends `byte`: outside where this gives true.
     fn transmit(&mut self, byte: u8) -> bool {
-        self.transmitted = true;
         if self.modem_control & LOOPBACK == 0 {
             return true;
         }
+        self.transmitted = !self.busy;
         let room = if self.fifo() { FIFO_BYTES } else { 1 };
         if self.received.len() >= room || !self.received.push(byte) {
             self.overrun = true;

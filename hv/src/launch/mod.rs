@@ -203,6 +203,7 @@ impl Guest {
         };
         // Its RAM is free from here on.
         drop(old);
+        self.port.finish();
         let Some(reason) = reason else {
             return;
         };

@@ -7,8 +7,9 @@ use super::{Guest, State, guests};
 use crate::arch::cpu;
 use crate::console::command::{self, Change, Command};
 use crate::console::keys::{self, Act, Keys};
-use crate::console::screen::Focus;
+use crate::console::screen::{Focus, Screen};
 use crate::console::{self, print, with_screen};
+use crate::dev::uart::Sink;
 use crate::platform::power;
 use crate::stats::Stats;
 use crate::vcpu::StopReason;
@@ -32,8 +33,34 @@ static LOSING: AtomicBool = AtomicBool::new(false);
 /// What the monitor shows before a command.
 const PROMPT: &str = "loongvisor> ";
 
+/// The VM whose output comes first when there is room for some again.
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+
+/// Does what the console's interrupt is for, until it has gone.
+pub fn serve(notifier: &impl Notifier) {
+    while console::interrupts() {
+        input(notifier);
+        output(notifier);
+    }
+}
+
+/// Prints what VMs have printed and had to wait, each in turn, and lets those
+/// go on that can.
+fn output(notifier: &impl Notifier) {
+    with_screen(Screen::drain);
+    let guests = guests();
+    let first = FIRST.fetch_add(1, Ordering::Relaxed) % guests.len().max(1);
+    let (before, after) = guests.split_at(first);
+    for guest in after.iter().chain(before) {
+        guest.port.pump();
+        if guest.port.is_ready() {
+            guest.with_vm(|vm| vm.go_on_printing(notifier));
+        }
+    }
+}
+
 /// Takes all that the console has received.
-pub fn input(notifier: &impl Notifier) {
+fn input(notifier: &impl Notifier) {
     let mut keys = KEYS.lock();
     while let Some(byte) = console::receive() {
         act(keys.press(byte, console::focus()), notifier);
@@ -93,7 +120,7 @@ fn show(number: usize) {
 /// Shows every VM line by line, with what they have printed meanwhile.
 fn lines() {
     with_screen(|screen| screen.show(Focus::Lines));
-    guests().iter().for_each(|guest| guest.port.flush());
+    guests().iter().for_each(|guest| guest.port.pump());
     if let Some(guest) = guests().get(SELECTED.load(Ordering::Relaxed)) {
         print(format_args!(
             "[every VM; input goes to {}]",

@@ -1,6 +1,7 @@
 //! Switching the machine off.
 
 use crate::arch::trap;
+use crate::console;
 use crate::mm::addr::Hpa;
 use crate::mm::phys::uncached;
 use crate::platform::fdt::PowerOff;
@@ -15,6 +16,7 @@ pub fn set(power_off: PowerOff) {
 
 /// Switches the machine off; halts this CPU where nobody knows how.
 pub fn off() -> ! {
+    console::finish();
     if let Some(power_off) = POWER_OFF.get() {
         let register = uncached(Hpa::new(power_off.register));
         // SAFETY: the device tree says that this register does just that.

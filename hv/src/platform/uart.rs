@@ -1,19 +1,28 @@
-//! The console's 16550: polled for what goes out, with an interrupt for what
-//! comes in.
+//! The console's 16550.
 //!
 //! Source: 16550A data sheet. Firmware has set the line's speed; it is left
 //! alone.
 
 use crate::dev::uart::registers::{
-    DATA, DATA_READY, ENABLE_RECEIVE, FIFO_CONTROL, FIFO_ENABLE, HOLDING_EMPTY, INTERRUPT_ENABLE,
-    LINE_STATUS, MODEM_CONTROL, OUT2,
+    DATA, DATA_READY, ENABLE_RECEIVE, ENABLE_TRANSMIT, FIFO_CONTROL, FIFO_ENABLE, FIFOS_ON,
+    HOLDING_EMPTY, INTERRUPT_ENABLE, INTERRUPT_IDENTITY, LINE_STATUS, MODEM_CONTROL, NO_INTERRUPT,
+    OUT2,
 };
 
 /// A 16550 with byte-wide registers, side by side.
 #[derive(Debug)]
 pub struct Uart {
     base: *mut u8,
+    /// Bytes that it takes once its transmitter is empty.
+    capacity: u8,
+    /// Bytes that it takes without another look.
+    room: u8,
+    /// The interrupts that are enabled.
+    enabled: u8,
 }
+
+/// Bytes of the transmitter's FIFO.
+const FIFO_BYTES: u8 = 16;
 
 // SAFETY: the registers may be used from any CPU, by one at a time: `&mut`.
 unsafe impl Send for Uart {}
@@ -26,7 +35,12 @@ impl Uart {
     /// value is used, and nobody else uses them.
     #[must_use]
     pub const unsafe fn new(base: *mut u8) -> Self {
-        Self { base }
+        Self {
+            base,
+            capacity: 1,
+            room: 0,
+            enabled: 0,
+        }
     }
 
     fn read(&self, register: u64) -> u8 {
@@ -43,20 +57,46 @@ impl Uart {
     /// of what the user has typed.
     pub fn set_up(&mut self) {
         self.write(FIFO_CONTROL, FIFO_ENABLE);
+        if self.read(INTERRUPT_IDENTITY) & FIFOS_ON == FIFOS_ON {
+            self.capacity = FIFO_BYTES;
+        }
     }
 
     /// Lets a byte that comes in raise the interrupt.
     pub fn interrupt_on_input(&mut self) {
         self.write(MODEM_CONTROL, self.read(MODEM_CONTROL) | OUT2);
-        self.write(INTERRUPT_ENABLE, ENABLE_RECEIVE);
+        self.enable(ENABLE_RECEIVE, true);
     }
 
-    /// Sends one byte, waiting until there is room for it.
-    pub fn send(&mut self, byte: u8) {
-        while self.read(LINE_STATUS) & HOLDING_EMPTY == 0 {
-            core::hint::spin_loop();
+    /// Lets it raise the interrupt when the transmitter is empty, or not.
+    pub fn tell_of_room(&mut self, wanted: bool) {
+        self.enable(ENABLE_TRANSMIT, wanted);
+    }
+
+    fn enable(&mut self, interrupt: u8, on: bool) {
+        let enabled = self.enabled & !interrupt | if on { interrupt } else { 0 };
+        if enabled != self.enabled {
+            self.enabled = enabled;
+            self.write(INTERRUPT_ENABLE, enabled);
         }
+    }
+
+    /// Whether it interrupts. Of an empty transmitter it tells once.
+    pub fn interrupts(&mut self) -> bool {
+        self.read(INTERRUPT_IDENTITY) & NO_INTERRUPT == 0
+    }
+
+    /// Sends one byte if there is room for it; else false.
+    pub fn offer(&mut self, byte: u8) -> bool {
+        if self.room == 0 {
+            if self.read(LINE_STATUS) & HOLDING_EMPTY == 0 {
+                return false;
+            }
+            self.room = self.capacity;
+        }
+        self.room -= 1;
         self.write(DATA, byte);
+        true
     }
 
     /// The next byte that has come in, if one has.

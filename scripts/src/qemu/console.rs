@@ -25,6 +25,8 @@ struct Printed {
 /// The output of a running machine; a thread reads it into memory all the time.
 pub struct Console {
     shared: Arc<(Mutex<Printed>, Condvar)>,
+    /// Who has it may read the machine's output.
+    gate: Arc<Mutex<()>>,
     /// How many bytes the waits have gone past.
     seen: usize,
 }
@@ -34,9 +36,12 @@ impl Console {
     pub fn read_from(mut pipe: PipeReader) -> Self {
         let shared = Arc::new((Mutex::new(Printed::default()), Condvar::new()));
         let theirs = Arc::clone(&shared);
+        let gate = Arc::new(Mutex::new(()));
+        let way = Arc::clone(&gate);
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
             loop {
+                drop(lock(&way));
                 let length = pipe.read(&mut piece).unwrap_or(0);
                 let mut printed = lock(&theirs.0);
                 printed.bytes.extend_from_slice(&piece[..length]);
@@ -47,7 +52,17 @@ impl Console {
                 }
             }
         });
-        Self { shared, seen: 0 }
+        Self {
+            shared,
+            gate,
+            seen: 0,
+        }
+    }
+
+    /// Nobody reads what the machine prints, but for one piece of it, until what this
+    /// gives is dropped: as when a user has stopped the terminal.
+    pub fn stop(&self) -> MutexGuard<'_, ()> {
+        lock(&self.gate)
     }
 
     /// The next line, without its end; waits for it, at most for `limit`. The last line
@@ -143,8 +158,8 @@ impl Console {
 }
 
 /// Locks; a reader that panicked leaves whole bytes behind, so its lock is still good.
-fn lock(printed: &Mutex<Printed>) -> MutexGuard<'_, Printed> {
-    printed.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -188,6 +203,21 @@ mod tests {
             error.contains("has ended") && error.contains("    hello\n"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn nothing_is_read_while_it_is_stopped() {
+        let (mut console, mut writer) = console(b"");
+        {
+            let _stopped = console.stop();
+            // The piece that the reader was waiting for when it was stopped.
+            writer.write_all(b"one\n").unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            writer.write_all(b"two\n").unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!console.text().contains("two"));
+        }
+        console.wait_for("two", SOON).unwrap();
     }
 
     #[test]

@@ -11,15 +11,20 @@ pub mod qmp;
 pub use console::{Console, Ended};
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{PipeReader, PipeWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::Signal;
 
 use crate::process::{command_line, dying_with_us};
+
+/// What a terminal takes that nobody reads from.
+const TERMINAL_BYTES: usize = 4096;
 
 /// How virtual time and threads work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +153,7 @@ impl Qemu {
     /// # Errors
     /// The binary can't be started.
     pub fn spawn(&self) -> Result<Running> {
-        self.spawn_with(Stdio::null())
+        self.spawn_with(Stdio::null(), std::io::pipe()?)
     }
 
     /// Starts it; what [`Running::type_text`] gets is typed on its serial port.
@@ -156,12 +161,28 @@ impl Qemu {
     /// # Errors
     /// The binary can't be started.
     pub fn spawn_with_keyboard(&self) -> Result<Running> {
-        self.spawn_with(Stdio::piped())
+        self.spawn_with(Stdio::piped(), std::io::pipe()?)
     }
 
-    fn spawn_with(&self, stdin: Stdio) -> Result<Running> {
+    /// The same; what nobody reads stays in the machine's serial port, where it would
+    /// stop the whole machine otherwise.
+    ///
+    /// # Errors
+    /// The binary can't be started.
+    pub fn spawn_with_terminal(&self) -> Result<Running> {
+        let pipe = std::io::pipe()?;
+        let flags = fcntl_getfl(&pipe.1)?;
+        fcntl_setfl(&pipe.1, flags | OFlags::NONBLOCK)?;
+        fcntl_setpipe_size(&pipe.1, TERMINAL_BYTES)?;
+        self.spawn_with(Stdio::piped(), pipe)
+    }
+
+    fn spawn_with(
+        &self,
+        stdin: Stdio,
+        (reader, writer): (PipeReader, PipeWriter),
+    ) -> Result<Running> {
         let mut command = self.command();
-        let (reader, writer) = std::io::pipe()?;
         command
             .stdin(stdin)
             .stdout(writer.try_clone()?)

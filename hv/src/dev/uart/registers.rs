@@ -22,6 +22,11 @@ pub const MODEM_STATUS: u64 = 6;
 /// A register that only remembers.
 pub const SCRATCH: u64 = 7;
 
+/// Interrupt identification: none.
+pub const NO_INTERRUPT: u8 = 1 << 0;
+/// Interrupt identification: FIFOs are on.
+pub const FIFOS_ON: u8 = 0xc0;
+
 /// Interrupt enable: a byte has come in.
 pub const ENABLE_RECEIVE: u8 = 1 << 0;
 /// Interrupt enable: the transmitter has become empty.

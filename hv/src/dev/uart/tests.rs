@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 #[derive(Default)]
 struct Outside {
+    full: Cell<bool>,
     sent: RefCell<Vec<u8>>,
     high: Cell<bool>,
     changes: Cell<u32>,
@@ -14,6 +15,10 @@ struct Outside {
 impl Sink for Outside {
     fn send(&self, byte: u8) {
         self.sent.borrow_mut().push(byte);
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.full.get()
     }
 }
 
@@ -154,6 +159,28 @@ fn an_empty_transmitter_is_told_once() {
 }
 
 #[test]
+fn a_guest_waits_until_its_bytes_can_go_out() {
+    let bench = Bench::default();
+    bench.write(2, 1);
+    bench.outside.full.set(true);
+    bench.write(0, b'x');
+    assert_eq!(bench.read(5), 0);
+    // Enabled while it is busy, the interrupt comes later.
+    bench.write(1, 2);
+    assert!(!bench.high());
+    bench.write(0, b'y');
+    assert_eq!((bench.read(5), bench.high()), (0, false));
+    bench.outside.full.set(false);
+    bench.uart.go_on(&bench.outside);
+    assert_eq!((bench.read(5), bench.high()), (0x60, true));
+    assert_eq!((bench.read(2), bench.high()), (0xc2, false));
+    // Told once: to be told again there must be something to wait for.
+    bench.uart.go_on(&bench.outside);
+    assert!(!bench.high());
+    assert_eq!(*bench.outside.sent.borrow(), b"xy");
+}
+
+#[test]
 fn the_most_urgent_cause_comes_first() {
     let bench = Bench::default();
     bench.write(4, 0x10);
@@ -231,6 +258,8 @@ proptest! {
             match act {
                 0 => _ = bench.read(offset),
                 1 => _ = bench.receive(&[value]),
+                2 if value > 200 => bench.uart.go_on(&bench.outside),
+                2 if value > 150 => bench.outside.full.set(value % 2 == 0),
                 _ => bench.write(offset, value),
             }
             let high = bench.high();

@@ -74,4 +74,8 @@ impl<H: Hardware> Sink for Console<'_, H> {
     fn send(&self, byte: u8) {
         self.hardware.console(self.vm, byte);
     }
+
+    fn is_ready(&self) -> bool {
+        self.vm.console.is_ready()
+    }
 }

@@ -4,6 +4,7 @@
 //! switches off. All runs are deterministic but for the moment that a key is pressed.
 
 mod cycles;
+mod flood;
 mod load;
 mod one;
 mod refusals;
@@ -32,9 +33,10 @@ pub const LIMIT: Duration = Duration::from_secs(240);
 type Step = fn(&Context, &Hypervisor, &Options, &mut Tally) -> Result<()>;
 
 /// The steps, by the names that `--only` knows.
-const STEPS: [(&str, Step); 7] = [
+const STEPS: [(&str, Step); 8] = [
     ("one", one::run),
     ("two", two::run),
+    ("flood", flood::run),
     ("shapes", shapes::run),
     ("stop-start", cycles::stop_and_start),
     ("reboots", cycles::reboots),

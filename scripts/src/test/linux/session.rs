@@ -35,10 +35,22 @@ impl Session {
     /// # Errors
     /// It can't be started.
     pub fn start(machine: &Qemu) -> Result<Self> {
-        Ok(Self {
-            running: machine.spawn_with_keyboard()?,
+        Ok(Self::with(machine.spawn_with_keyboard()?))
+    }
+
+    /// Starts `machine` on a terminal that can be stopped.
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub fn start_with_terminal(machine: &Qemu) -> Result<Self> {
+        Ok(Self::with(machine.spawn_with_terminal()?))
+    }
+
+    fn with(running: Running) -> Self {
+        Self {
+            running,
             commands: 0,
-        })
+        }
     }
 
     /// Types `text`.
@@ -135,6 +147,12 @@ impl Session {
         let status = self.running.wait(Duration::from_secs(60))?;
         ensure!(status.success(), "QEMU ended with {status}");
         Ok(())
+    }
+
+    /// Stops the terminal for `time`, so that the machine can't get rid of what it prints.
+    pub fn stop_terminal(&self, time: Duration) {
+        let _stopped = self.running.console.stop();
+        std::thread::sleep(time);
     }
 
     /// Everything printed so far.

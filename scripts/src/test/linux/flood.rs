@@ -1,0 +1,92 @@
+//! A VM that prints without end, on the CPU that another one shares with it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::session::Session;
+use crate::context::Context;
+use crate::guest::images::Image;
+use crate::hypervisor::{Hypervisor, lines_of};
+use crate::qemu::Timing;
+use crate::test::{Options, Tally};
+use crate::vm::{Files, LinuxVm};
+
+/// What it prints.
+const FLOOD: &str = "all work and no play";
+/// How many lines the other one prints meanwhile.
+const LINES: u32 = 100;
+/// How long the terminal takes nothing.
+const STOPPED: Duration = Duration::from_secs(4);
+/// How long the other one may not run at a time, in hundredths of a second of its clock:
+/// some of the slices that the two get in turn.
+const LONGEST_GAP: u32 = 10;
+
+/// Runs the checks.
+///
+/// # Errors
+/// The machine can't be made.
+pub fn run(
+    cx: &Context,
+    hypervisor: &Hypervisor,
+    options: &Options,
+    tally: &mut Tally,
+) -> Result<()> {
+    let files = Files::new(cx, Image::Shell, None)?;
+    let vms = ["left", "right"].map(|name| LinuxVm::new(name, 1, 256));
+    let seed = options.seed.unwrap_or(1);
+    let machine = files.machine(cx, hypervisor, &vms, 1, Timing::Deterministic { seed }, "")?;
+    let result = Session::start_with_terminal(&machine).and_then(|mut session| flood(&mut session));
+    tally.check("a VM that floods the console", result);
+    Ok(())
+}
+
+fn flood(session: &mut Session) -> Result<()> {
+    session.wait_for("VM right: 1 vCPUs")?;
+    for vm in 0..2 {
+        session.show(vm)?;
+        session.log_in()?;
+    }
+    session.run("watch_gaps > /tmp/gaps &")?;
+    let ticks = format!("for n in $(seq {LINES}); do echo tick $n; usleep 10000; done");
+    session.keys(&format!("usleep 500000; {ticks}; echo ticks-e''nd\n"))?;
+    session.show(0)?;
+    session.keys(&format!("yes {FLOOD} &\n"))?;
+    session.keys("\u{1}l")?;
+    session.wait_for(&format!("left| {FLOOD}\r\n"))?;
+    session.stop_terminal(STOPPED);
+    session.wait_for("right| ticks-end")?;
+    // The monitor can be used, and what it prints stands alone.
+    session.keys("\u{1}h")?;
+    session.wait_for("\r\nCtrl-A l    every VM, line by line\r\n")?;
+    whole_lines(&session.text())?;
+    session.show(1)?;
+    session.run("touch /tmp/enough; wait")?;
+    let gap: u32 = session.line("cat /tmp/gaps")?.parse().context("a gap")?;
+    ensure!(gap <= LONGEST_GAP, "the other VM stood still for {gap}0 ms");
+    session.keys("poweroff -f\n")?;
+    session.wait_for("it switched itself off")?;
+    session.show(0)?;
+    session.monitor("stop 0", 0)?;
+    session.keys("\u{1}x")?;
+    session.ended()
+}
+
+/// Nothing stands inside a line of somebody else's, and nothing is lost.
+fn whole_lines(text: &str) -> Result<()> {
+    let broken = text
+        .lines()
+        .find(|line| line.contains(FLOOD) && *line != format!("left| {FLOOD}"));
+    let after_prompt = format!("left| # {FLOOD}");
+    ensure!(
+        broken.is_none_or(|line| line.ends_with(&after_prompt)),
+        "a line was broken: {broken:?}"
+    );
+    let ticks: String = (1..=LINES).map(|n| format!("tick {n}\n")).collect();
+    ensure!(
+        lines_of("right", text).contains(&ticks),
+        "lines of the other VM were lost"
+    );
+    ensure!(!text.contains(" printed is lost)"), "something was lost");
+    Ok(())
+}
