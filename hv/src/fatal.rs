@@ -33,9 +33,9 @@ fn begin() {
     if DYING.swap(true, Ordering::SeqCst) {
         trap::halt();
     }
-    for &id in machine_cpus() {
-        if id != cpu::id() {
-            ipi::send(id, Vector::Halt);
+    for other in machine_cpus() {
+        if other.id != cpu::id() {
+            ipi::send(other.id, Vector::Halt);
         }
     }
     cpu::delay(cpu::ticks_per_second() / 100);

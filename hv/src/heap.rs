@@ -18,7 +18,11 @@ static mut FIRST: First = First([0; FIRST_BYTES]);
 
 struct Locked(Mutex<Heap<32>>);
 
+/// Cleared by `_start` together with [`FIRST`]: the heap that the part for
+/// firmware (`crate::efi`) has used is gone then. An initial value that isn't
+/// zero wouldn't be accepted in that section.
 #[global_allocator]
+#[unsafe(link_section = ".bss.heap")]
 static HEAP: Locked = Locked(Mutex::new(Heap::new()));
 
 // SAFETY: the buddy allocator hands out disjoint blocks of the layout asked

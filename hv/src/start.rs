@@ -1,13 +1,15 @@
 //! From the first instruction in Rust to a machine that is known and awake.
 
-use crate::arch::{boot, cpu, lvz, trap, world_switch};
+mod memory;
+
+use crate::arch::{cpu, leftovers, lvz, trap, world_switch};
 use crate::bundle::Bundle;
 use crate::dev::irq_line::EiointcVector;
-use crate::mm::addr::{Hpa, PAGE_BYTES};
-use crate::mm::frame::{Frames, Range, free_ranges};
+use crate::mm::addr::Hpa;
+use crate::mm::frame::{Frames, Range};
 use crate::mm::phys::{Cached, cached, uncached};
 use crate::mm::stage2::ROOT_SHIFT;
-use crate::platform::fdt::{self, Machine};
+use crate::platform::machine::{Console, Cpu, DEFAULT_UART, Machine};
 use crate::platform::uart::Uart;
 use crate::platform::{efi, eiointc, ipi, pch_pic, power, rtc, secondary};
 use crate::processor::{Mailbox, Processor};
@@ -22,20 +24,21 @@ use spin::{Mutex, Once};
 /// The free frames of the machine.
 pub static FRAMES: Mutex<Option<Frames>> = Mutex::new(None);
 
-static CPUS: Once<Vec<u32>> = Once::new();
+static CPUS: Once<Vec<Cpu>> = Once::new();
 
 static CONSOLE_VECTOR: Once<EiointcVector> = Once::new();
 
 static MAILBOXES: Once<Vec<Mailbox>> = Once::new();
 
-/// Pages that the heap gets out of RAM: 16 MiB.
-const HEAP_PAGES: u64 = (16 << 20) / PAGE_BYTES;
-/// Largest device tree that is read.
-const MAX_FDT_BYTES: usize = 1 << 20;
-
-/// Physical ids of the machine's CPUs; empty before they are known.
-pub fn machine_cpus() -> &'static [u32] {
+/// The machine's CPUs; empty before they are known.
+pub fn machine_cpus() -> &'static [Cpu] {
     CPUS.get().map_or(&[], Vec::as_slice)
+}
+
+/// The node of the CPU with this physical id.
+pub fn node_of(id: u32) -> u32 {
+    let cpu = machine_cpus().iter().find(|cpu| cpu.id == id);
+    cpu.map_or(0, |cpu| cpu.node)
 }
 
 /// The machine can't be used: says why, in one line, and switches it off.
@@ -46,10 +49,11 @@ fn refuse(why: impl fmt::Display) -> ! {
 
 /// The first CPU arrives here, with what the loader left in a0 to a2.
 pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table: u64) -> ! {
+    leftovers::forget();
     heap::set_up();
     // SAFETY: the console's registers are nobody else's.
     let uart = |at| unsafe { Uart::new(uncached(Hpa::new(at))) };
-    console::set_up(uart(fdt::DEFAULT_UART), log::LevelFilter::Info);
+    console::set_up(uart(DEFAULT_UART), log::LevelFilter::Info);
     trap::set_up();
     world_switch::set_up();
     if has_arguments != 1 {
@@ -65,25 +69,34 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
     let Some(tables) = efi::read(&memory, Hpa::new(system_table)) else {
         refuse("no EFI system table in a2: this loader can't be used")
     };
-    let Some((machine, blob)) = tables.fdt.and_then(read_fdt) else {
-        refuse("no device tree in the EFI system table")
+    let Some(machine) = Machine::read(&memory, &tables) else {
+        refuse("no device tree and no ACPI tables in the EFI system table")
     };
-    if let Some(at) = machine.uart {
+    if let Console::At(at) = machine.console {
         console::set_up(uart(at), log::max_level());
     }
     if let Some(at) = machine.rtc {
         // SAFETY: the device tree says what is there; guests can't reach it.
         unsafe { rtc::set_up(Hpa::new(at)) };
     }
-    if let Some(power_off) = machine.power_off {
-        power::set(power_off);
+    if let Some(moment) = tables.moment {
+        rtc::set_moment(moment);
     }
-    set_up_memory(&machine, &tables, blob);
+    match machine.power_off {
+        Some(power_off) => power::set(power_off),
+        None => log::warn!("nobody says how this machine is switched off: it will stop instead"),
+    }
+    memory::set_up(&machine, &tables);
     seed::set_up(&[&machine.seed, &tables.seed], cpu::ticks());
-    wake_cpus(&machine);
+    if wake_cpus(&machine) {
+        memory::add_left(&machine, &tables);
+    }
     crash_if_asked(&command_line);
     let gid_bits = lvz::probe().unwrap_or_else(|missing| refuse(missing));
-    let mailboxes: Vec<Mailbox> = machine.cpus.iter().map(|&id| Mailbox::new(id)).collect();
+    let mailboxes: Vec<Mailbox> = machine_cpus()
+        .iter()
+        .map(|cpu| Mailbox::new(cpu.id))
+        .collect();
     let mailboxes: &'static [Mailbox] = MAILBOXES.call_once(|| mailboxes);
     for mailbox in mailboxes.iter().filter(|mailbox| mailbox.id() != cpu::id()) {
         ipi::send(mailbox.id(), ipi::Vector::Wake);
@@ -110,11 +123,12 @@ fn start_guests(initrd: Option<Range>, mailboxes: &'static [Mailbox], lines: boo
 
 /// Lets this CPU take the console's interrupt.
 fn set_up_input(machine: &Machine) {
-    let Some(route) = machine.uart_interrupt else {
+    eiointc::set_up();
+    machine.pch_pics.iter().for_each(|&at| pch_pic::silence(at));
+    let Some(route) = machine.console_interrupt else {
         log::warn!("the console's interrupt isn't known: no input");
         return;
     };
-    eiointc::set_up();
     eiointc::enable(route.vector, cpu::id());
     pch_pic::enable(&route);
     CONSOLE_VECTOR.call_once(|| route.vector);
@@ -151,6 +165,7 @@ fn work(mailboxes: &'static [Mailbox], gid_bits: u32) -> ! {
 
 /// Every other CPU arrives here.
 pub extern "C" fn secondary_cpu(index: u64) -> ! {
+    leftovers::forget();
     trap::set_up();
     world_switch::set_up();
     ipi::set_up();
@@ -174,56 +189,18 @@ fn read_command_line(at: u64) -> String {
     String::from_utf8_lossy(text.to_bytes()).into_owned()
 }
 
-/// The tree at `at`, and where it is.
-fn read_fdt(at: Hpa) -> Option<(Machine, Range)> {
-    // SAFETY: firmware says that there is a tree, and nothing changes it; its
-    // header is read first, for its length.
-    let header = unsafe { core::slice::from_raw_parts(cached(at), 8) };
-    let [.., a, b, c, d] = *header else {
-        return None;
-    };
-    let bytes = u32::from_be_bytes([a, b, c, d]) as usize;
-    if bytes > MAX_FDT_BYTES {
-        return None;
-    }
-    // SAFETY: as above, with that length.
-    let blob = unsafe { core::slice::from_raw_parts(cached(at), bytes) };
-    let range = Range::new(at.get(), at.get() + bytes as u64);
-    fdt::read(blob).map(|machine| (machine, range))
-}
-
-/// Gives all RAM that nobody has taken to the frame allocator, and some of
-/// it to the heap.
-fn set_up_memory(machine: &Machine, tables: &efi::Tables, blob: Range) {
-    let ram = if tables.ram.is_empty() {
-        &machine.ram
-    } else {
-        &tables.ram
-    };
-    // Below the image lie the command line and firmware's tables.
-    let mut taken = alloc::vec![Range::new(0, boot::image().1), blob];
-    taken.extend(&machine.reserved);
-    taken.extend(tables.initrd);
-    let mut frames = Frames::new(&free_ranges(ram, &taken));
-    let Some(block) = frames.take(HEAP_PAGES) else {
-        refuse("less than 16 MiB of RAM in one piece")
-    };
-    // SAFETY: the allocator gave the block, and it is never given back.
-    unsafe { heap::add(cached(block) as usize, (HEAP_PAGES * PAGE_BYTES) as usize) };
-    log::info!("{} MiB of RAM free", (frames.free() * PAGE_BYTES) >> 20);
-    *FRAMES.lock() = Some(frames);
-}
-
-/// Starts every CPU of the machine but this one.
-fn wake_cpus(machine: &Machine) {
+/// Starts every CPU of the machine but this one; false where some are
+/// missing.
+fn wake_cpus(machine: &Machine) -> bool {
     ipi::set_up();
     CPUS.call_once(|| machine.cpus.clone());
-    let others = machine.cpus.iter().filter(|&&id| id != cpu::id());
-    let missing = secondary::start(others.copied());
+    let ids = machine.cpus.iter().map(|cpu| cpu.id);
+    let missing = secondary::start(ids.filter(|&id| id != cpu::id()));
     for id in &missing {
         log::error!("CPU {id} doesn't start");
     }
     log::info!("{} CPUs", machine.cpus.len() - missing.len());
+    missing.is_empty()
 }
 
 /// `crash=` on the command line shows what a fault of the hypervisor looks

@@ -4,8 +4,9 @@
 //! a2 = EFI system table, all physical. UEFI firmware starts it at
 //! `_start_efi`, whose part in Rust (`crate::efi`) makes a loader of itself.
 //! The others arrive at `_start_secondary` from wherever firmware parked
-//! them, with the address of a [`Launch`] in mailbox 1. Each turns on the two
-//! direct map windows that the hypervisor lives in, and takes a stack.
+//! them, and look for their [`Launch`] by their physical id: mailbox 0 brings
+//! the entry, and EDK2 clears the rest. Each turns on the two direct map
+//! windows that the hypervisor lives in, and takes a stack.
 //!
 //! They come in direct addressing, or where firmware has page tables, at
 //! addresses that these don't change; interrupts may be on.
@@ -20,10 +21,13 @@
 //! hw/loongarch/boot.c of QEMU 10.0 and UefiCpuPkg/Library/MpInitLib of EDK2
 //! for the parked CPUs; System V gABI, section "Relocation" (SHT_RELR).
 
+use super::cpu;
 use crate::isa::csr::Csr;
+use alloc::vec::Vec;
 use core::arch::global_asm;
 use core::mem::offset_of;
-use guest_pv::abi::iocsr::MAILBOX;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// Direct map window 0x8000…: strongly ordered uncached, level 0 only.
 const UNCACHED_WINDOW: u64 = 0x8000_0000_0000_0001;
@@ -42,10 +46,28 @@ pub const STACK_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Launch {
+    /// Its physical id.
+    pub id: u64,
     /// Top of its stack.
     pub stack: u64,
     /// What its entry function gets.
     pub argument: u64,
+}
+
+/// The table of launches, whose last one is [`NOBODY`]'s.
+static LAUNCHES: AtomicPtr<Launch> = AtomicPtr::new(null_mut());
+
+/// More than any physical id: the end of the table.
+const NOBODY: u64 = u64::MAX;
+
+/// Lets secondary CPUs find these.
+pub fn set_launches(mut launches: Vec<Launch>) {
+    launches.push(Launch {
+        id: NOBODY,
+        stack: 0,
+        argument: 0,
+    });
+    LAUNCHES.store(launches.leak().as_mut_ptr(), Ordering::SeqCst);
 }
 
 #[repr(C, align(16384))]
@@ -140,11 +162,21 @@ global_asm!(
     ".globl _start_secondary",
     "_start_secondary:",
     "enter_window",
-    "li.w $t0, {mailbox1}",
-    "iocsrrd.d $t0, $t0",
-    "lu52i.d $t0, $t0, -0x700",
-    "ld.d $sp, $t0, {launch_stack}",
-    "ld.d $a0, $t0, {launch_argument}",
+    "csrrd $t0, {cpuid}",
+    "andi $t0, $t0, {id_mask}",
+    "la.pcrel $t1, {launches}",
+    "ld.d $t1, $t1, 0",
+    "li.w $t3, {nobody}",
+    "7: ld.d $t2, $t1, {launch_id}",
+    "beq $t2, $t0, 8f",
+    "beq $t2, $t3, 9f",
+    "addi.d $t1, $t1, {launch_bytes}",
+    "b 7b",
+    // Nobody waits for this one.
+    "9: idle 0",
+    "b 9b",
+    "8: ld.d $sp, $t1, {launch_stack}",
+    "ld.d $a0, $t1, {launch_argument}",
     "move $ra, $zero",
     "b {secondary}",
     ".section .text, \"ax\"",
@@ -158,7 +190,12 @@ global_asm!(
     crmd = const Csr::CRMD.number(),
     euen = const Csr::EUEN.number(),
     ecfg = const Csr::ECFG.number(),
-    mailbox1 = const MAILBOX + 8,
+    cpuid = const Csr::CPUID.number(),
+    id_mask = const cpu::ID_MASK,
+    launches = sym LAUNCHES,
+    nobody = const NOBODY.cast_signed(),
+    launch_bytes = const size_of::<Launch>(),
+    launch_id = const offset_of!(Launch, id),
     launch_stack = const offset_of!(Launch, stack),
     launch_argument = const offset_of!(Launch, argument),
     stack = sym FIRST_STACK,
@@ -171,11 +208,21 @@ global_asm!(
 );
 
 unsafe extern "C" {
+    fn _start(has_arguments: u64, command_line: u64, system_table: u64) -> !;
     fn _start_secondary();
     static __image_start: u8;
     static __image_end: u8;
     static __text_start: u8;
     static __text_end: u8;
+}
+
+/// Begins anew where a loader begins, with these physical addresses.
+///
+/// # Safety
+/// Firmware's boot services have ended, and nobody uses a static any more.
+pub unsafe fn start(command_line: u64, system_table: u64) -> ! {
+    // SAFETY: the caller's duty, as documented.
+    unsafe { _start(1, command_line, system_table) }
 }
 
 /// Address bits that a direct map window takes as physical.

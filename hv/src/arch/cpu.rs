@@ -3,10 +3,13 @@
 use crate::csr_read;
 use core::arch::{asm, global_asm};
 
+/// CPUID: the bits of the physical id.
+pub const ID_MASK: u32 = 0x1ff;
+
 /// The physical id of this CPU.
 #[must_use]
 pub fn id() -> u32 {
-    csr_read!(CPUID) as u32 & 0x1ff
+    csr_read!(CPUID) as u32 & ID_MASK
 }
 
 /// CPUCFG word `word`; 0 for one that isn't defined.

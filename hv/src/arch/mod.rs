@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod csr;
 mod header;
 pub mod iocsr;
+pub mod leftovers;
 pub mod lvz;
 pub mod memory;
 mod stubs;

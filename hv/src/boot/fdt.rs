@@ -258,7 +258,7 @@ fn power(w: &mut FdtWriter, device: &Device) -> FdtWriterResult<()> {
 mod tests {
     use super::*;
     use crate::mm::addr::Hpa;
-    use crate::platform::fdt as reader;
+    use crate::platform::{fdt as reader, machine};
     use fdt::Fdt;
 
     const BASIC: &str = "name=a\nvcpus=3\nids=0,5,16\nmemory=1G\nkernel=k\ncommand_line=x=1 y\n";
@@ -285,10 +285,12 @@ mod tests {
     #[test]
     fn the_machine_s_own_reader_understands_the_tree() {
         let machine = reader::read(&tree(&all_devices())).unwrap();
-        assert_eq!(machine.cpus, [0, 5, 16]);
+        let ids: Vec<u32> = machine.cpus.iter().map(|cpu| cpu.id).collect();
+        assert_eq!(ids, [0, 5, 16]);
         assert_eq!(machine.ram.len(), 2);
-        assert_eq!(machine.uart, Some(layout::UART.base.get()));
-        let route = machine.uart_interrupt.unwrap();
+        let uart = layout::UART.base.get();
+        assert_eq!(machine.console, machine::Console::At(uart));
+        let route = machine.console_interrupt.unwrap();
         assert_eq!(route.base.get(), layout::PCH_PIC.base.get());
         assert_eq!(route.input, layout::UART_INPUT);
         assert_eq!(route.vector.number(), layout::UART_INPUT.number());

@@ -1,17 +1,104 @@
-//! The hypervisor as an EFI application.
+//! The hypervisor as an EFI application: from firmware's call to the state
+//! that a loader would have left.
+//!
+//! Everything that can be wrong is looked at while firmware still works: what
+//! is missing is said on its console, and it gets the machine back. Then its
+//! boot services end, and `_start` runs as after any loader, with the bundle
+//! and the memory map in the configuration tables.
+//!
+//! A device tree beside the bundle, in the file `\loongvisor\devicetree`,
+//! goes before all that firmware says of the machine.
+//!
+//! This code runs at physical addresses, on firmware's stack and with its
+//! interrupts on. It may use the heap, which begins anew at `_start`, but no
+//! other static.
+//!
+//! Sources: UEFI Specification 2.10; Linux, Documentation/arch/loongarch and
+//! include/linux/efi.h for the tables of LINUX_EFI_….
 
+mod bundle;
 mod console;
+mod device_path;
+mod firmware;
+mod handover;
+mod options;
+mod refusal;
 
-use console::Console;
+use crate::arch::{boot, cpu, lvz};
+use crate::heap;
+use crate::mm::addr::Hpa;
+use crate::mm::phys::Identity;
+use crate::platform::efi::{self, Moment, Tables};
+use crate::platform::machine::{Console, Machine};
 use core::fmt::Write;
+use firmware::Firmware;
+use refusal::Refusal;
 use uefi_raw::table::system::SystemTable;
 use uefi_raw::{Handle, Status};
 
+/// What is handed over, besides firmware's own tables.
+struct Found {
+    bundle: &'static [u8],
+    options: &'static [u8],
+    moment: Option<Moment>,
+    seed: Option<&'static [u8]>,
+}
+
 /// Firmware calls this, by way of `_start_efi`.
-pub extern "C" fn application(_image: Handle, system: *mut SystemTable) -> Status {
+pub extern "C" fn application(image: Handle, system: *mut SystemTable) -> Status {
     // SAFETY: firmware gives its system table, valid until boot services end.
-    let system = unsafe { &*system };
-    let mut console = Console::new(system.stdout);
-    let _ = writeln!(console, "Loongvisor: can't be started by firmware yet");
-    Status::UNSUPPORTED
+    let firmware = unsafe { Firmware::new(image, system) };
+    heap::set_up();
+    let refusal = match find(&firmware).and_then(|found| handover::prepare(&firmware, &found)) {
+        Ok(handover) => handover.go(&firmware),
+        Err(refusal) => refusal,
+    };
+    let _ = writeln!(firmware.console(), "Loongvisor doesn't start: {refusal}");
+    firmware.withdraw();
+    refusal.status()
+}
+
+/// Looks for all that a start takes.
+fn find(firmware: &Firmware) -> Result<Found, Refusal> {
+    lvz::probe().map_err(Refusal::Cpu)?;
+    if let Some(tree) = bundle::file(firmware, "\\loongvisor\\devicetree")? {
+        firmware.publish(&efi::guid::DEVICE_TREE, tree)?;
+    }
+    let tables = check_machine(firmware)?;
+    let bundle = bundle::find(firmware)?;
+    crate::bundle::Bundle::read(bundle).map_err(Refusal::Bundle)?;
+    let seed = tables.seed.is_empty().then(|| firmware.seed());
+    Ok(Found {
+        bundle,
+        options: options::find(firmware)?,
+        moment: firmware.seconds().map(|seconds| Moment {
+            seconds,
+            ticks: cpu::ticks(),
+        }),
+        seed: seed.flatten(),
+    })
+}
+
+/// Refuses a machine that the hypervisor couldn't do anything with; returns
+/// firmware's tables.
+fn check_machine(firmware: &Firmware) -> Result<Tables, Refusal> {
+    // SAFETY: firmware's memory is where its addresses say; only its tables
+    // are read.
+    let memory = unsafe { Identity::new() };
+    let table = Hpa::new(firmware.system_table());
+    let tables = efi::read(&memory, table).ok_or(Refusal::NoMachine)?;
+    let machine = Machine::read(&memory, &tables).ok_or(Refusal::NoMachine)?;
+    if !machine.cpus.iter().any(|cpu| cpu.id == cpu::id()) {
+        return Err(Refusal::NotInList(cpu::id()));
+    }
+    match machine.console {
+        Console::Unusable => Err(Refusal::NoConsole),
+        Console::Default | Console::At(_) => Ok(tables),
+    }
+}
+
+/// The hypervisor's first instruction after any loader.
+fn start(options: &[u8], system_table: u64) -> ! {
+    // SAFETY: firmware has ended its boot services, and there is one CPU.
+    unsafe { boot::start(options.as_ptr() as u64, system_table) }
 }

@@ -11,6 +11,7 @@ use crate::mm::phys::{Cached, FrameTables};
 use crate::platform::rtc;
 use crate::processor::Mailbox;
 use crate::seed;
+use crate::start;
 use crate::vcpu::Vcpu;
 use crate::vcpu::emulate::cpucfg::CpucfgTable;
 use crate::vm::{Clock, Vm};
@@ -19,6 +20,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use guest_pv::abi::cpucfg::PvFeatures;
 
 /// A VM and its vCPUs, each with the CPU that it runs on.
@@ -37,7 +39,8 @@ pub fn make(
 ) -> Result<Made, String> {
     // SAFETY: used for this VM's RAM and tables, which the allocator gave.
     let mut memory = unsafe { Cached::new() };
-    let (taken, ram) = memory::take(config, &mut memory)?;
+    let nodes = nodes_of(homes, config.ids.len());
+    let (taken, ram) = memory::take(config, &nodes, &mut memory)?;
     let environment = Environment {
         clock_hz: u32::try_from(cpu::ticks_per_second()).unwrap_or(u32::MAX),
         seed: seed::next(),
@@ -72,6 +75,18 @@ pub fn make(
         first.start(start.entry, start.arguments);
     }
     Ok((vm, vcpus))
+}
+
+/// The nodes of the CPUs that a VM of so many vCPUs runs on, the one with
+/// most vCPUs first.
+fn nodes_of(homes: &[&'static Mailbox], vcpus: usize) -> Vec<u32> {
+    let of_vcpus = homes.iter().cycle().take(vcpus);
+    let all: Vec<u32> = of_vcpus.map(|home| start::node_of(home.id())).collect();
+    let mut nodes = all.clone();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes.sort_by_key(|node| Reverse(all.iter().filter(|other| *other == node).count()));
+    nodes
 }
 
 /// The registers of a vCPU after reset that aren't 0.

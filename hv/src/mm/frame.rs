@@ -70,61 +70,130 @@ pub fn free_ranges(ram: &[Range], taken: &[Range]) -> Vec<Range> {
 /// Largest block: 2^34 pages, more than 48 bits of address hold.
 const ORDERS: usize = 35;
 
-/// The free frames of the machine.
-pub struct Frames {
+/// The free frames of a node.
+struct Node {
+    number: u32,
     buddy: FrameAllocator<ORDERS>,
     free: u64,
+    /// What it was given.
+    ranges: Vec<Range>,
 }
 
+/// The free frames of the machine, by the nodes that its memory belongs to.
+#[derive(Default)]
+pub struct Frames(Vec<Node>);
+
 impl Frames {
-    /// Frames of these ranges, as [`free_ranges`] gives them.
+    /// Frames of these ranges of node 0, as [`free_ranges`] gives them.
     #[must_use]
     pub fn new(ranges: &[Range]) -> Self {
-        let mut frames = Self {
-            buddy: FrameAllocator::new(),
-            free: 0,
-        };
-        for range in ranges {
-            let first = range.start >> PAGE_SHIFT;
-            let end = range.end >> PAGE_SHIFT;
-            frames.buddy.add_frame(first as usize, end as usize);
-            frames.free += end.saturating_sub(first);
-        }
+        let mut frames = Self::default();
+        frames.add(ranges, &[]);
         frames
+    }
+
+    /// Adds ranges, as [`free_ranges`] gives them; `nodes` says which node a
+    /// part of the address space belongs to, and the rest is node 0's.
+    pub fn add(&mut self, ranges: &[Range], nodes: &[(Range, u32)]) {
+        for range in ranges {
+            let mut rest = alloc::vec![*range];
+            for &(place, number) in nodes {
+                let inside = |range: &Range| {
+                    let (start, end) = (range.start.max(place.start), range.end.min(place.end));
+                    Range::new(start, end).inner_pages()
+                };
+                for part in rest.iter().map(inside) {
+                    self.add_to(number, part);
+                }
+                rest = free_ranges(&rest, &[place]);
+            }
+            rest.iter().for_each(|part| self.add_to(0, *part));
+        }
+    }
+
+    /// Adds a range to the node `number`.
+    fn add_to(&mut self, number: u32, range: Range) {
+        if range.bytes() == 0 {
+            return;
+        }
+        let (first, end) = (range.start >> PAGE_SHIFT, range.end >> PAGE_SHIFT);
+        let node = self.node(number);
+        node.buddy.add_frame(first as usize, end as usize);
+        node.free += end - first;
+        node.ranges.push(range);
+    }
+
+    fn node(&mut self, number: u32) -> &mut Node {
+        let known = self.0.iter().position(|node| node.number == number);
+        let index = known.unwrap_or_else(|| {
+            self.0.push(Node {
+                number,
+                buddy: FrameAllocator::new(),
+                free: 0,
+                ranges: Vec::new(),
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[index]
     }
 
     /// Free pages.
     #[must_use]
-    pub const fn free(&self) -> u64 {
-        self.free
+    pub fn free(&self) -> u64 {
+        self.0.iter().map(|node| node.free).sum()
     }
 
-    /// Takes `pages` contiguous pages, a power of two, aligned to their
-    /// size; their content is whatever it was. `None` where there is no such
-    /// run, or for 0 or another number.
+    /// The numbers of the nodes that have memory.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<u32> {
+        self.0.iter().map(|node| node.number).collect()
+    }
+
+    /// Takes `pages` contiguous pages of any node, a power of two, aligned to
+    /// their size; their content is whatever it was. `None` where there is no
+    /// such run, or for 0 or another number.
     pub fn take(&mut self, pages: u64) -> Option<Hpa> {
-        let layout = Self::layout(pages)?;
-        let frame = self.buddy.alloc_aligned(layout)?;
-        self.free -= pages;
-        Some(Hpa::new((frame as u64) << PAGE_SHIFT))
+        self.0.iter_mut().find_map(|node| node.take(pages))
+    }
+
+    /// Takes pages as [`Frames::take`] does, of node `number` only.
+    pub fn take_of(&mut self, number: u32, pages: u64) -> Option<Hpa> {
+        let node = self.0.iter_mut().find(|node| node.number == number);
+        node?.take(pages)
     }
 
     /// Gives back `pages` pages at `at`, as [`Frames::take`] gave them.
     pub fn give(&mut self, at: Hpa, pages: u64) {
-        if let Some(layout) = Self::layout(pages) {
-            self.buddy
-                .dealloc_aligned((at.get() >> PAGE_SHIFT) as usize, layout);
-            self.free += pages;
+        let (node, layout) = (self.node_of(at), layout(pages));
+        if let (Some(node), Some(layout)) = (node, layout) {
+            let frame = (at.get() >> PAGE_SHIFT) as usize;
+            node.buddy.dealloc_aligned(frame, layout);
+            node.free += pages;
         }
     }
 
-    /// The layout, counted in pages, of an aligned run.
-    fn layout(pages: u64) -> Option<Layout> {
-        let pages = usize::try_from(pages).ok()?;
-        pages
-            .is_power_of_two()
-            .then(|| Layout::from_size_align(pages, pages).ok())?
+    /// The node that has given the frame at `at`.
+    fn node_of(&mut self, at: Hpa) -> Option<&mut Node> {
+        let holds = |range: &Range| (range.start..range.end).contains(&at.get());
+        let mut nodes = self.0.iter_mut();
+        nodes.find(|node| node.ranges.iter().any(holds))
     }
+}
+
+impl Node {
+    fn take(&mut self, pages: u64) -> Option<Hpa> {
+        let frame = self.buddy.alloc_aligned(layout(pages)?)?;
+        self.free -= pages;
+        Some(Hpa::new((frame as u64) << PAGE_SHIFT))
+    }
+}
+
+/// The layout, counted in pages, of an aligned run.
+fn layout(pages: u64) -> Option<Layout> {
+    let pages = usize::try_from(pages).ok()?;
+    pages
+        .is_power_of_two()
+        .then(|| Layout::from_size_align(pages, pages).ok())?
 }
 
 #[cfg(test)]
@@ -181,5 +250,38 @@ mod tests {
             (None, None, None)
         );
         assert_eq!(frames.free(), 8);
+    }
+
+    #[test]
+    fn frames_belong_to_their_nodes() {
+        // Node 1 as on boards of several sockets: above 2⁴⁴.
+        let high = 1 << 44;
+        let nodes = [
+            (Range::new(0, 8 * P), 0),
+            (Range::new(high, high + 8 * P), 1),
+        ];
+        let mut frames = Frames::default();
+        frames.add(
+            &[Range::new(0, 8 * P), Range::new(high, high + 4 * P)],
+            &nodes,
+        );
+        assert_eq!((frames.free(), frames.nodes()), (12, vec![0, 1]));
+        let far = frames.take_of(1, 4).unwrap();
+        assert_eq!(far, Hpa::new(high));
+        assert_eq!((frames.take_of(1, 1), frames.take_of(2, 1)), (None, None));
+        assert!(frames.take(8).is_some());
+        frames.give(far, 4);
+        assert_eq!((frames.take(4), frames.free()), (Some(far), 0));
+    }
+
+    #[test]
+    fn what_no_node_claims_is_node_0_s() {
+        let mut frames = Frames::default();
+        let nodes = [(Range::new(2 * P, 4 * P), 3)];
+        frames.add(&[Range::new(0, 8 * P)], &nodes);
+        assert_eq!(frames.take_of(3, 2), Some(Hpa::new(2 * P)));
+        assert_eq!(frames.take_of(3, 1), None);
+        assert_eq!(frames.take_of(0, 4), Some(Hpa::new(4 * P)));
+        assert_eq!(frames.free(), 2);
     }
 }

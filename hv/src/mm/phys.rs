@@ -16,6 +16,20 @@ pub trait PhysMem {
     fn zero(&mut self, at: Hpa, bytes: u64);
 }
 
+/// Memory that firmware's tables lie in, to be read where they are.
+pub trait Pointed {
+    /// Where the byte at `at` is seen.
+    fn pointer(&self, at: Hpa) -> *const u8;
+
+    /// Copies from `at` on into `into`.
+    fn look(&self, at: Hpa, into: &mut [u8]) {
+        let from = self.pointer(at);
+        // SAFETY: whoever made the value vouches for what firmware's tables
+        // name.
+        unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) }
+    }
+}
+
 /// Memory from address 0 on, for tests.
 #[cfg(test)]
 pub struct FakeMem(pub Vec<u8>);
@@ -43,12 +57,19 @@ impl PhysMem for FakeMem {
     }
 }
 
+#[cfg(test)]
+impl Pointed for FakeMem {
+    fn pointer(&self, at: Hpa) -> *const u8 {
+        &raw const self.0[at.get() as usize]
+    }
+}
+
 #[cfg(target_arch = "loongarch64")]
-pub use window::{Cached, FrameTables, cached, uncached};
+pub use window::{Cached, FrameTables, Identity, cached, uncached};
 
 #[cfg(target_arch = "loongarch64")]
 mod window {
-    use super::{Hpa, PhysMem};
+    use super::{Hpa, PhysMem, Pointed};
     use crate::mm::stage2::TableSource;
     use crate::start::FRAMES;
 
@@ -100,6 +121,33 @@ mod window {
         fn zero(&mut self, at: Hpa, bytes: u64) {
             // SAFETY: as in `read`.
             unsafe { crate::arch::memory::clear(cached(at), bytes as usize) }
+        }
+    }
+
+    impl Pointed for Cached {
+        fn pointer(&self, at: Hpa) -> *const u8 {
+            cached(at)
+        }
+    }
+
+    /// The machine's RAM where firmware sees it: at its physical addresses.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Identity(());
+
+    impl Identity {
+        /// Access to all RAM, while firmware's boot services last.
+        ///
+        /// # Safety
+        /// Whoever holds it only reads, and what firmware's tables name.
+        #[must_use]
+        pub const unsafe fn new() -> Self {
+            Self(())
+        }
+    }
+
+    impl Pointed for Identity {
+        fn pointer(&self, at: Hpa) -> *const u8 {
+            at.get() as *const u8
         }
     }
 

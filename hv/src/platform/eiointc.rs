@@ -23,7 +23,7 @@ const NODE_CPUS: u32 = 4;
 /// 32-bit registers of the node map.
 const NODE_MAPS: u32 = 8;
 
-/// Turns the controller on, with no vector enabled, and lets its line reach
+/// Turns the controller on, with no vector enabled or pending, and lets its line reach
 /// this CPU.
 pub fn set_up() {
     // SAFETY: no vector is enabled here, and the line only ends `idle` or a
@@ -34,6 +34,7 @@ pub fn set_up() {
             let value = 1 << (2 * map + 1) << 16 | 1 << (2 * map);
             iocsr::write_32(EIOINTC_NODE_MAP + 4 * map, value);
             iocsr::write_32(EIOINTC_ENABLE + 4 * map, 0);
+            iocsr::write_32(EIOINTC_CORE_ISR + 4 * map, u32::MAX);
         }
         for groups in 0..2 {
             let four = LINE_OF_GROUP * 0x0101_0101;

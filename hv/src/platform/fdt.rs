@@ -3,74 +3,75 @@
 //! Source: Devicetree Specification 0.4; the nodes of QEMU's `virt` machine
 //! (hw/loongarch/virt-fdt-build.c) and of Linux's LoongArch boards.
 
+use super::machine::{Console, Cpu, Machine, PchPicRoute, PowerOff};
 use crate::dev::irq_line::{EiointcVector, PchPicInput};
 use crate::mm::addr::Hpa;
 use crate::mm::frame::Range;
+use crate::mm::phys::Pointed;
 use alloc::vec::Vec;
 use fdt::Fdt;
 use fdt::node::FdtNode;
 
-/// Physical address of the first UART on `virt` and on 3A5000 and 3C5000
-/// boards, where the tree doesn't say.
-pub const DEFAULT_UART: u64 = 0x1fe0_01e0;
+/// The binding of the PCH-PIC.
+const PCH_PIC: &str = "loongson,pch-pic-1.0";
+/// Largest tree that is read.
+const MAX_BYTES: usize = 1 << 20;
 
-/// A register that switches the machine off (binding "syscon-poweroff").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PowerOff {
-    /// Physical address of the register, one byte wide.
-    pub register: u64,
-    /// What to write.
-    pub value: u8,
-}
-
-/// How an interrupt gets to EIOINTC (binding "loongson,pch-pic-1.0").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PchPicRoute {
-    /// Physical address of the PCH-PIC.
-    pub base: Hpa,
-    /// Its input.
-    pub input: PchPicInput,
-    /// The input's vector.
-    pub vector: EiointcVector,
-}
-
-/// What the hypervisor wants to know of the machine.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Machine {
-    /// RAM.
-    pub ram: Vec<Range>,
-    /// Parts of RAM that are someone's already.
-    pub reserved: Vec<Range>,
-    /// Physical ids of the CPUs, ascending.
-    pub cpus: Vec<u32>,
-    /// Physical address of the console's 16550.
-    pub uart: Option<u64>,
-    /// How its interrupt comes.
-    pub uart_interrupt: Option<PchPicRoute>,
-    /// Physical address of the clock.
-    pub rtc: Option<u64>,
-    /// How to switch off.
-    pub power_off: Option<PowerOff>,
-    /// A seed for random numbers; empty where there is none.
-    pub seed: Vec<u8>,
+/// Reads the tree at `at`, which counts as reserved; `None` where there is
+/// none.
+#[must_use]
+pub fn find(memory: &impl Pointed, at: Hpa) -> Option<Machine> {
+    let mut header = [0; 8];
+    memory.look(at, &mut header);
+    let [.., a, b, c, d] = header;
+    let bytes = u32::from_be_bytes([a, b, c, d]) as usize;
+    if bytes > MAX_BYTES {
+        return None;
+    }
+    // SAFETY: firmware says that there is a tree, and nothing changes it; its
+    // header has been read, for its length.
+    let blob = unsafe { core::slice::from_raw_parts(memory.pointer(at), bytes) };
+    let mut machine = read(blob)?;
+    let end = at.get() + bytes as u64;
+    machine.reserved.push(Range::new(at.get(), end));
+    Some(machine)
 }
 
 /// Reads the tree in `blob`; `None` where that isn't one.
 #[must_use]
 pub fn read(blob: &[u8]) -> Option<Machine> {
     let tree = Fdt::new(blob).ok()?;
-    let mut machine = Machine {
+    let uart = uart(&tree);
+    Some(Machine {
         ram: ranges(tree.find_all_nodes("/memory")),
         reserved: reserved(&tree),
+        nodes: nodes(&tree),
         cpus: cpus(&tree),
-        uart: uart(&tree).and_then(|node| Some(node.reg()?.next()?.starting_address as u64)),
-        uart_interrupt: uart(&tree).and_then(|node| pch_pic_route(&tree, &node)),
+        console: uart.as_ref().map_or(Console::Default, console),
+        console_interrupt: uart.and_then(|node| pch_pic_route(&tree, &node)),
+        pch_pics: pch_pics(&tree),
         rtc: rtc(&tree),
         power_off: power_off(&tree),
         seed: seed(&tree).unwrap_or_default(),
-    };
-    machine.cpus.sort_unstable();
-    Some(machine)
+    })
+}
+
+/// The node that a CPU or memory belongs to.
+fn node_of(node: &FdtNode<'_, '_>) -> u32 {
+    let number = node.property("numa-node-id").and_then(|id| id.as_usize());
+    number.map_or(0, |number| number as u32)
+}
+
+/// The nodes of memory.
+fn nodes(tree: &Fdt<'_>) -> Vec<(Range, u32)> {
+    let memory = tree.find_all_nodes("/memory");
+    memory
+        .flat_map(|node| {
+            let number = node_of(&node);
+            let ranges = ranges(core::iter::once(node));
+            ranges.into_iter().map(move |range| (range, number))
+        })
+        .collect()
 }
 
 fn ranges<'a>(nodes: impl Iterator<Item = FdtNode<'a, 'a>>) -> Vec<Range> {
@@ -98,7 +99,7 @@ fn reserved(tree: &Fdt<'_>) -> Vec<Range> {
     all
 }
 
-fn cpus(tree: &Fdt<'_>) -> Vec<u32> {
+fn cpus(tree: &Fdt<'_>) -> Vec<Cpu> {
     let is_cpu = |node: &FdtNode<'_, '_>| {
         let kind = node.property("device_type").and_then(|p| p.as_str());
         let status = node.property("status").and_then(|p| p.as_str());
@@ -109,8 +110,11 @@ fn cpus(tree: &Fdt<'_>) -> Vec<u32> {
         .into_iter()
         .flat_map(|node| node.children())
         .filter(is_cpu)
-        .filter_map(|node| node.property("reg")?.as_usize())
-        .filter_map(|id| u32::try_from(id).ok())
+        .filter_map(|node| {
+            let id = node.property("reg")?.as_usize()?;
+            let (id, node) = (u32::try_from(id).ok()?, node_of(&node));
+            Some(Cpu { id, node })
+        })
         .collect()
 }
 
@@ -122,12 +126,33 @@ fn uart<'a>(tree: &'a Fdt<'a>) -> Option<FdtNode<'a, 'a>> {
         .or_else(|| tree.find_compatible(&["ns16550a"]))
 }
 
+/// Where the UART `node` is, if it is a 16550.
+fn console(node: &FdtNode<'_, '_>) -> Console {
+    let mut names = node.compatible().into_iter().flat_map(|names| names.all());
+    let is_16550 = names.any(|name| name.starts_with("ns16550"));
+    match node.reg().and_then(|mut regions| regions.next()) {
+        Some(region) if is_16550 => Console::At(region.starting_address as u64),
+        _ => Console::Unusable,
+    }
+}
+
+fn pch_pics(tree: &Fdt<'_>) -> Vec<Hpa> {
+    let is_pch_pic = |node: &FdtNode<'_, '_>| {
+        let names = node.compatible();
+        names.is_some_and(|names| names.all().any(|name| name == PCH_PIC))
+    };
+    let nodes = tree.all_nodes().filter(is_pch_pic);
+    nodes
+        .filter_map(|node| Some(Hpa::new(node.reg()?.next()?.starting_address as u64)))
+        .collect()
+}
+
 /// The way of a device's interrupt; `None` where it isn't by PCH-PIC.
 fn pch_pic_route(tree: &Fdt<'_>, device: &FdtNode<'_, '_>) -> Option<PchPicRoute> {
     let parent = device.property("interrupt-parent")?.as_usize()?;
     let parent = tree.find_phandle(u32::try_from(parent).ok()?)?;
     let mut names = parent.compatible()?.all();
-    names.find(|name| *name == "loongson,pch-pic-1.0")?;
+    names.find(|name| *name == PCH_PIC)?;
     let cell = device.property("interrupts")?.value.first_chunk()?;
     let input = u8::try_from(u32::from_be_bytes(*cell)).ok()?;
     let first = parent.property("loongson,pic-base-vec")?.as_usize()?;
@@ -149,9 +174,14 @@ fn power_off(tree: &Fdt<'_>) -> Option<PowerOff> {
     let number = |name| node.property(name)?.as_usize();
     let syscon = tree.find_phandle(u32::try_from(number("regmap")?).ok()?)?;
     let base = syscon.reg()?.next()?.starting_address as u64;
+    // Binding "syscon-poweroff": what the mask leaves out is kept.
+    let mask = number("mask").map_or(u32::MAX, |mask| mask as u32);
+    let width = syscon.property("reg-io-width").and_then(|p| p.as_usize());
     Some(PowerOff {
         register: base.checked_add(number("offset")? as u64)?,
-        value: number("value")? as u8,
+        width: width.map_or(4, |width| width as u8),
+        keep: !mask,
+        value: number("value")? as u32 & mask,
     })
 }
 
@@ -220,6 +250,7 @@ mod tests {
         });
         node(&mut writer, "ged@100e001c", |w| {
             w.property_u32("phandle", 7)?;
+            w.property_u32("reg-io-width", 1)?;
             w.property_array_u64("reg", &[0x100e_001c, 3])
         });
         node(&mut writer, "poweroff", |w| {
@@ -245,17 +276,51 @@ mod tests {
         assert_eq!(machine.ram, ram);
         let reserved = [Range::new(0, 0x20_0000), Range::new(0x10_0000, 0x10_1000)];
         assert_eq!(machine.reserved, reserved);
-        assert_eq!(machine.cpus, [0, 2]);
-        assert_eq!(machine.uart, Some(0x1fe0_02e0));
+        let ids: Vec<u32> = machine.cpus.iter().map(|cpu| cpu.id).collect();
+        assert_eq!(ids, [2, 0]);
+        assert_eq!(machine.console, Console::At(0x1fe0_02e0));
         assert_eq!(machine.rtc, Some(0x100d_0100));
-        let register = 0x100e_001d;
         assert_eq!(
             machine.power_off,
             Some(PowerOff {
-                register,
+                register: 0x100e_001d,
+                width: 1,
+                keep: 0,
                 value: 0x34
             })
         );
+    }
+
+    #[test]
+    fn nodes_of_cpus_and_memory() {
+        let mut writer = FdtWriter::new().unwrap();
+        let root = writer.begin_node("").unwrap();
+        writer.property_u32("#address-cells", 2).unwrap();
+        writer.property_u32("#size-cells", 2).unwrap();
+        // Node 1 of a 3C5000's: its memory has the node's number in bits 47:44.
+        for (name, start, number) in [("memory@0", 0, 0), ("memory@1", 1 << 44, 1)] {
+            node(&mut writer, name, |w| {
+                w.property_array_u64("reg", &[start, 0x1_0000_0000])?;
+                w.property_u32("numa-node-id", number)
+            });
+        }
+        node(&mut writer, "cpus", |w| {
+            w.property_u32("#address-cells", 1)?;
+            w.property_u32("#size-cells", 0)?;
+            node(w, "cpu@4", |w| {
+                w.property_string("device_type", "cpu")?;
+                w.property_u32("numa-node-id", 1)?;
+                w.property_u32("reg", 4)
+            });
+            Ok(())
+        });
+        writer.end_node(root).unwrap();
+        let machine = read(&writer.finish().unwrap()).unwrap();
+        let second = Range::new(1 << 44, (1 << 44) + 0x1_0000_0000);
+        let nodes = [(Range::new(0, 0x1_0000_0000), 0), (second, 1)];
+        assert_eq!(machine.nodes, nodes);
+        assert_eq!(machine.cpus, [Cpu { id: 4, node: 1 }]);
+        assert_eq!(machine.console, Console::Default);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The physical side: what machine this is, and its devices.
 
+pub mod acpi;
 pub mod board;
 pub mod efi;
 #[cfg(target_arch = "loongarch64")]
@@ -7,6 +8,7 @@ pub mod eiointc;
 pub mod fdt;
 #[cfg(target_arch = "loongarch64")]
 pub mod ipi;
+pub mod machine;
 #[cfg(target_arch = "loongarch64")]
 pub mod pch_pic;
 #[cfg(target_arch = "loongarch64")]

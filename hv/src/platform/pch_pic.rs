@@ -4,7 +4,7 @@
 
 use crate::mm::addr::Hpa;
 use crate::mm::phys::uncached;
-use crate::platform::fdt::PchPicRoute;
+use crate::platform::machine::PchPicRoute;
 
 /// Offset of the mask, one bit an input.
 const MASK: u64 = 0x20;
@@ -12,6 +12,8 @@ const MASK: u64 = 0x20;
 const MESSAGE_ENABLE: u64 = 0x40;
 /// Offset of the edge bits.
 const EDGE: u64 = 0x60;
+/// Offset of the bits that clear a latched edge.
+const CLEAR: u64 = 0x80;
 /// Offset of the routes, one byte an input.
 const ROUTE: u64 = 0x100;
 /// Offset of the vectors, one byte an input.
@@ -20,6 +22,20 @@ const VECTOR: u64 = 0x200;
 const POLARITY: u64 = 0x3e0;
 /// Route: to the first message line.
 const FIRST_LINE: u8 = 1;
+
+/// Masks every input of the PCH-PIC at `base`, and forgets the edges that it
+/// has latched: what firmware has used must not reach anyone.
+pub fn silence(base: Hpa) {
+    for half in [0, 4] {
+        // SAFETY: the machine's description says that a PCH-PIC is there.
+        unsafe {
+            let word = |offset| at(base, offset + half).cast::<u32>();
+            word(MASK).write_volatile(u32::MAX);
+            word(MESSAGE_ENABLE).write_volatile(0);
+            word(CLEAR).write_volatile(u32::MAX);
+        }
+    }
+}
 
 /// Lets `route`'s input, a level that is active high, send its vector.
 pub fn enable(route: &PchPicRoute) {

@@ -4,7 +4,7 @@ use crate::arch::trap;
 use crate::console;
 use crate::mm::addr::Hpa;
 use crate::mm::phys::uncached;
-use crate::platform::fdt::PowerOff;
+use crate::platform::machine::PowerOff;
 use spin::Once;
 
 static POWER_OFF: Once<PowerOff> = Once::new();
@@ -18,9 +18,31 @@ pub fn set(power_off: PowerOff) {
 pub fn off() -> ! {
     console::finish();
     if let Some(power_off) = POWER_OFF.get() {
-        let register = uncached(Hpa::new(power_off.register));
-        // SAFETY: the device tree says that this register does just that.
-        unsafe { register.write_volatile(power_off.value) };
+        write(power_off);
     }
     trap::halt()
+}
+
+fn write(power_off: &PowerOff) {
+    let register = uncached(Hpa::new(power_off.register));
+    let PowerOff { keep, value, .. } = *power_off;
+    // SAFETY: the machine's description says that this register does just
+    // that, and how wide it is.
+    unsafe {
+        match power_off.width {
+            1 => {
+                let kept = u32::from(register.read_volatile()) & keep;
+                register.write_volatile((kept | value) as u8);
+            }
+            2 => {
+                let register = register.cast::<u16>();
+                let kept = u32::from(register.read_volatile()) & keep;
+                register.write_volatile((kept | value) as u16);
+            }
+            _ => {
+                let register = register.cast::<u32>();
+                register.write_volatile(register.read_volatile() & keep | value);
+            }
+        }
+    }
 }

@@ -7,8 +7,10 @@
 //! again: where emulated CPUs take turns, one that waits busily keeps the
 //! others from arriving.
 //!
-//! Source: Loongson's firmware interface as in Linux,
-//! arch/loongarch/kernel/smp.c; hw/loongarch/boot.c of QEMU 10.0.
+//! Sources: Loongson's firmware interface as in Linux,
+//! arch/loongarch/kernel/smp.c; hw/loongarch/boot.c of QEMU 10.0;
+//! OvmfPkg/LoongArchVirt/Sec and UefiCpuPkg/Library/CpuExceptionHandlerLib of
+//! EDK2: its parked CPUs take the interrupt, and go to mailbox 0 from there.
 
 use crate::arch::boot::{self, Launch, STACK_BYTES};
 use crate::arch::cpu;
@@ -18,7 +20,7 @@ use crate::platform::ipi::{self, Vector};
 use crate::{csr_exchange, csr_write};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use spin::Once;
 
 /// How often a CPU is called before it counts as broken.
@@ -30,26 +32,28 @@ const ATTEMPTS_PER_SECOND: u64 = 1000;
 #[derive(Debug)]
 struct Call {
     id: u32,
-    launch: u64,
     arrived: AtomicBool,
 }
 
 impl Call {
-    fn new(id: u32, index: u64) -> Self {
-        let stack = Box::leak(Box::new([0u128; STACK_BYTES / 16]));
-        let launch = Box::leak(Box::new(Launch {
-            stack: stack.as_ptr_range().end as u64,
-            argument: index,
-        }));
+    const fn new(id: u32) -> Self {
         Self {
             id,
-            launch: boot::physical(launch),
             arrived: AtomicBool::new(false),
         }
     }
 
+    /// What the CPU needs, with a stack of its own.
+    fn launch(&self, index: u64) -> Launch {
+        let stack = Box::leak(Box::new([0u128; STACK_BYTES / 16]));
+        Launch {
+            id: self.id.into(),
+            stack: stack.as_ptr_range().end as u64,
+            argument: index,
+        }
+    }
+
     fn send(&self) {
-        ipi::mail(self.id, 1, self.launch);
         ipi::mail(self.id, 0, boot::secondary_entry());
         ipi::send(self.id, Vector::Start);
     }
@@ -77,7 +81,10 @@ fn missing(calls: &[Call]) -> impl Iterator<Item = &Call> {
 #[must_use]
 pub fn start(ids: impl Iterator<Item = u32>) -> Vec<u32> {
     STARTER.store(cpu::id(), Ordering::SeqCst);
-    let calls = CALLS.call_once(|| (0..).zip(ids).map(|(n, id)| Call::new(id, n)).collect());
+    let calls = CALLS.call_once(|| ids.map(Call::new).collect());
+    boot::set_launches((0..).zip(calls).map(|(n, call)| call.launch(n)).collect());
+    // The table is there before anyone is called.
+    fence(Ordering::SeqCst);
     // SAFETY: the timer's line only ends `idle`.
     unsafe { csr_exchange!(ECFG, Interrupt::TI.bit(), Interrupt::TI.bit()) };
     for _ in 0..ATTEMPTS {
