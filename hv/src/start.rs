@@ -9,6 +9,7 @@ use crate::mm::addr::Hpa;
 use crate::mm::frame::{Frames, Range};
 use crate::mm::phys::{Cached, cached, uncached};
 use crate::mm::stage2::ROOT_SHIFT;
+use crate::platform::board;
 use crate::platform::machine::{Console, Cpu, DEFAULT_UART, Machine};
 use crate::platform::uart::Uart;
 use crate::platform::{efi, eiointc, ipi, pch_pic, power, rtc, secondary};
@@ -63,6 +64,9 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
     match console::level(&command_line) {
         Ok(level) => log::set_max_level(level),
         Err(name) => log::warn!("log={name}: no such level"),
+    }
+    if let Err(wrong) = board::check(&command_line, board::this()) {
+        refuse(wrong)
     }
     // SAFETY: until frames are given out it reads firmware's tables only.
     let memory = unsafe { Cached::new() };

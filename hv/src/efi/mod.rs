@@ -28,8 +28,10 @@ use crate::arch::{boot, cpu, lvz};
 use crate::heap;
 use crate::mm::addr::Hpa;
 use crate::mm::phys::Identity;
+use crate::platform::board;
 use crate::platform::efi::{self, Moment, Tables};
 use crate::platform::machine::{Console, Machine};
+use alloc::string::ToString;
 use core::fmt::Write;
 use firmware::Firmware;
 use refusal::Refusal;
@@ -60,6 +62,8 @@ pub extern "C" fn application(image: Handle, system: *mut SystemTable) -> Status
 
 /// Looks for all that a start takes.
 fn find(firmware: &Firmware) -> Result<Found, Refusal> {
+    let options = options::find(firmware)?;
+    check_board(options)?;
     lvz::probe().map_err(Refusal::Cpu)?;
     if let Some(tree) = bundle::file(firmware, "\\loongvisor\\devicetree")? {
         firmware.publish(&efi::guid::DEVICE_TREE, tree)?;
@@ -70,13 +74,20 @@ fn find(firmware: &Firmware) -> Result<Found, Refusal> {
     let seed = tables.seed.is_empty().then(|| firmware.seed());
     Ok(Found {
         bundle,
-        options: options::find(firmware)?,
+        options,
         moment: firmware.seconds().map(|seconds| Moment {
             seconds,
             ticks: cpu::ticks(),
         }),
         seed: seed.flatten(),
     })
+}
+
+/// Refuses an image of another board.
+fn check_board(options: &[u8]) -> Result<(), Refusal> {
+    let text = core::str::from_utf8(options).unwrap_or_default();
+    let text = text.trim_end_matches('\0');
+    board::check(text, board::this()).map_err(|wrong| Refusal::Board(wrong.to_string()))
 }
 
 /// Refuses a machine that the hypervisor couldn't do anything with; returns

@@ -2,6 +2,7 @@
 
 use crate::arch::lvz::Missing;
 use crate::bundle::BundleError;
+use alloc::string::String;
 use core::fmt;
 use uefi_raw::Status;
 
@@ -10,6 +11,8 @@ use uefi_raw::Status;
 pub enum Refusal {
     /// The CPU can't run guests.
     Cpu(Missing),
+    /// The image is for another board: why.
+    Board(String),
     /// Firmware describes the machine neither by ACPI nor by a device tree.
     NoMachine,
     /// The CPU with this physical id isn't in that description.
@@ -28,9 +31,11 @@ impl Refusal {
     /// What firmware is told.
     pub const fn status(&self) -> Status {
         match self {
-            Self::Cpu(_) | Self::NoMachine | Self::NotInList(_) | Self::NoConsole => {
-                Status::UNSUPPORTED
-            }
+            Self::Cpu(_)
+            | Self::Board(_)
+            | Self::NoMachine
+            | Self::NotInList(_)
+            | Self::NoConsole => Status::UNSUPPORTED,
             Self::NoBundle => Status::NOT_FOUND,
             Self::Bundle(_) => Status::VOLUME_CORRUPTED,
             Self::Failed(_, status) => *status,
@@ -42,6 +47,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu(missing) => write!(f, "{missing}"),
+            Self::Board(why) => write!(f, "{why}"),
             Self::NoMachine => {
                 write!(f, "firmware gives no usable ACPI tables and no device tree")
             }

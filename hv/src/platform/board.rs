@@ -85,6 +85,13 @@ impl fmt::Display for WrongBoard<'_> {
     }
 }
 
+/// This machine's processor.
+#[cfg(target_arch = "loongarch64")]
+#[must_use]
+pub fn this() -> CpuName {
+    CpuName(crate::arch::iocsr::read_64(guest_pv::abi::iocsr::CPU_NAME))
+}
+
 /// Whether what `options` say fits a machine with the processor `found`. Options
 /// that name no board fit every machine.
 ///
