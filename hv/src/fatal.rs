@@ -5,7 +5,7 @@
 use crate::arch::cpu;
 use crate::arch::trap::{self, Frame};
 use crate::console;
-use crate::csr_read;
+use crate::isa::csr_read;
 use crate::isa::exception::Ecode;
 use crate::platform::ipi::{self, Vector};
 use crate::platform::power;

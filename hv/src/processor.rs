@@ -8,6 +8,7 @@ mod machine;
 
 use crate::arch::{cpu, world_switch};
 use crate::isa::exception::Interrupt;
+use crate::isa::{csr_exchange, csr_read, gcsr_read};
 use crate::mm::gid::GidPool;
 use crate::mm::phys::Cached;
 use crate::platform::ipi::{self, Vector};
@@ -17,7 +18,6 @@ use crate::vcpu::handle::Hardware;
 use crate::vcpu::run::run;
 use crate::vcpu::timer::SavedTimer;
 use crate::vcpu::{Power, Resume, Vcpu, Yield};
-use crate::{csr_exchange, csr_read, gcsr_read};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -9,12 +9,12 @@
 //! arch/loongarch/kvm.
 
 use super::cpu;
-use super::csr::{guest_read, guest_write};
+use crate::isa::access::{guest_read, guest_write};
 use crate::isa::csr::{Csr, ESTAT, LLBCTL, TICLR};
 use crate::isa::exception::Interrupt;
+use crate::isa::{csr_exchange, csr_read, csr_write, gcsr_exchange, gcsr_read, gcsr_write};
 use crate::vcpu::timer::{Restore, SavedTimer};
 use crate::vcpu::{BANKED, GuestCsrs, Vcpu};
-use crate::{csr_exchange, csr_read, csr_write, gcsr_exchange, gcsr_read, gcsr_write};
 
 /// Where `csr` is in the image. A constant: each access is one instruction.
 const fn place(csr: Csr) -> usize {

@@ -1,6 +1,6 @@
 //! The physical CPU: who it is, what it can, the time, waiting.
 
-use crate::csr_read;
+use crate::isa::csr_read;
 use core::arch::{asm, global_asm};
 
 /// CPUID: the bits of the physical id.

@@ -5,9 +5,9 @@
 
 use super::{cpu, tlb};
 use crate::isa::csr::{GCFG, GSTAT, GTLBC, PWCH, PWCL, STLBPS};
+use crate::isa::{csr_exchange, csr_read, csr_write};
 use crate::mm::addr::PAGE_SHIFT;
 use crate::mm::stage2::{BLOCK_SHIFT, ROOT_SHIFT, TABLE_BITS};
-use crate::{csr_exchange, csr_read, csr_write};
 use tock_registers::LocalRegisterCopy;
 
 /// CPUCFG word 2: LVZ.

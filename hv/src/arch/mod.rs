@@ -1,4 +1,5 @@
-//! The machine's own instructions: every `asm!` of the hypervisor is here.
+//! The machine's own instructions: every `asm!` of the hypervisor is here, but
+//! for the registers that any program of the machine accesses (`isa::access`).
 //!
 //! The hypervisor runs at privilege level 0 with interrupts off, in direct
 //! map windows: it needs no TLB entry, and whatever interrupts it is looked
@@ -7,7 +8,6 @@
 pub mod bank;
 pub mod boot;
 pub mod cpu;
-pub mod csr;
 mod header;
 pub mod iocsr;
 pub mod leftovers;

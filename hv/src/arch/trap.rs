@@ -10,7 +10,7 @@
 
 use crate::arch::{boot, cpu};
 use crate::isa::csr::Csr;
-use crate::{csr_read, csr_write};
+use crate::isa::{csr_read, csr_write};
 use alloc::boxed::Box;
 use core::arch::global_asm;
 use core::mem::offset_of;

@@ -7,8 +7,8 @@
 //! Source: *LoongArch Reference Manual, Volume 1*, chapter 3; vector loads
 //! and stores as the LLVM assembler writes them.
 
-use crate::csr_write;
 use crate::isa::csr::EUEN;
+use crate::isa::csr_write;
 use crate::vcpu::Units;
 use core::arch::asm;
 use core::mem::offset_of;

@@ -14,9 +14,9 @@ use super::{boot, trap};
 use crate::isa::csr::Csr;
 use crate::isa::exception::Ecode;
 use crate::isa::gpr::{Gpr, Gprs};
+use crate::isa::{csr_exchange, csr_write};
 use crate::vcpu::exit::ExitInfo;
 use crate::vcpu::{Context, HostContext};
-use crate::{csr_exchange, csr_write};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 

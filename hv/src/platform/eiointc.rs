@@ -5,8 +5,8 @@
 //! node map's values as in Linux, drivers/irqchip/irq-loongson-eiointc.c.
 
 use crate::arch::iocsr;
-use crate::csr_exchange;
 use crate::dev::irq_line::EiointcVector;
+use crate::isa::csr_exchange;
 use crate::isa::exception::Interrupt;
 use guest_pv::abi::iocsr::{
     EIOINTC_CORE_ISR, EIOINTC_CORE_MAP, EIOINTC_ENABLE, EIOINTC_IP_MAP, EIOINTC_NODE_MAP,

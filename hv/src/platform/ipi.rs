@@ -3,7 +3,7 @@
 //! Source: Loongson 3A5000 manual, chapter on inter-processor interrupts.
 
 use crate::arch::iocsr;
-use crate::csr_exchange;
+use crate::isa::csr_exchange;
 use crate::isa::exception::Interrupt;
 use crate::vcpu::postbox::KICK_VECTOR;
 use guest_pv::abi::iocsr::{

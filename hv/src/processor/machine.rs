@@ -6,6 +6,7 @@ use crate::arch::{bank, cpu, tlb, trap, world_switch};
 use crate::dev::uart::Sink;
 use crate::isa::csr::{GSTAT, GTLBC, TCFG, TICLR};
 use crate::isa::exception::Interrupt;
+use crate::isa::{csr_exchange, csr_read, csr_write, gcsr_read, gcsr_write};
 use crate::mm::addr::{Gpa, Hpa};
 use crate::mm::gid::{GidPool, Lease};
 use crate::mm::phys::{Cached, PhysMem};
@@ -19,7 +20,6 @@ use crate::vcpu::postbox::Notify;
 use crate::vcpu::run::Loaded;
 use crate::vcpu::{Resume, Vcpu, Yield};
 use crate::vm::{Notifier, Vm};
-use crate::{csr_exchange, csr_read, csr_write, gcsr_read, gcsr_write};
 use core::sync::atomic::{Ordering, fence};
 
 /// The CPU's hardware, for the vCPU that is loaded.

@@ -25,6 +25,8 @@ mod pv;
 mod runtime;
 
 #[cfg(target_os = "none")]
+use loongarch_isa::csr_read as csrrd;
+#[cfg(target_os = "none")]
 use runtime::{call, cmdline::Options, smp, trap};
 
 /// The boot vCPU arrives here.

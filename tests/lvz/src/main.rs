@@ -30,6 +30,8 @@ mod guest;
 mod machine;
 
 #[cfg(target_os = "none")]
+use loongarch_isa::{csr_read as csrrd, gcsr_read as gcsrrd};
+#[cfg(target_os = "none")]
 use machine::{cmdline::Mode, cmdline::Options, power, smp};
 
 /// CPU 0 arrives here; `command_line` is the physical address of QEMU's

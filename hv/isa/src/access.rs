@@ -1,7 +1,9 @@
-//! Control and status registers, the host's and the guest's.
+//! Accesses to the control and status registers, the host's and the guest's.
 //!
 //! `csr_read!(ECFG)`, `gcsr_write!(save(3), 1)`: the number is part of the
-//! instruction, so it is known when the hypervisor is built.
+//! instruction, so it is known when the program is built. The one module here
+//! that acts: whatever runs on the bare machine needs it, and would write the
+//! same again.
 
 use core::arch::asm;
 
@@ -74,7 +76,7 @@ accessors!(
 #[macro_export]
 macro_rules! csr_read {
     ($($csr:tt)+) => {
-        $crate::arch::csr::read::<{ $crate::isa::csr::Csr::$($csr)+.number() }>()
+        $crate::access::read::<{ $crate::csr::Csr::$($csr)+.number() }>()
     };
 }
 
@@ -82,7 +84,7 @@ macro_rules! csr_read {
 #[macro_export]
 macro_rules! csr_write {
     ($csr:ident $(($n:expr))?, $value:expr) => {
-        $crate::arch::csr::write::<{ $crate::isa::csr::Csr::$csr $(($n))?.number() }>($value)
+        $crate::access::write::<{ $crate::csr::Csr::$csr $(($n))?.number() }>($value)
     };
 }
 
@@ -90,7 +92,7 @@ macro_rules! csr_write {
 #[macro_export]
 macro_rules! csr_exchange {
     ($csr:ident $(($n:expr))?, $value:expr, $mask:expr) => {
-        $crate::arch::csr::exchange::<{ $crate::isa::csr::Csr::$csr $(($n))?.number() }>($value, $mask)
+        $crate::access::exchange::<{ $crate::csr::Csr::$csr $(($n))?.number() }>($value, $mask)
     };
 }
 
@@ -98,7 +100,7 @@ macro_rules! csr_exchange {
 #[macro_export]
 macro_rules! gcsr_read {
     ($($csr:tt)+) => {
-        $crate::arch::csr::guest_read::<{ $crate::isa::csr::Csr::$($csr)+.number() }>()
+        $crate::access::guest_read::<{ $crate::csr::Csr::$($csr)+.number() }>()
     };
 }
 
@@ -106,7 +108,7 @@ macro_rules! gcsr_read {
 #[macro_export]
 macro_rules! gcsr_write {
     ($csr:ident $(($n:expr))?, $value:expr) => {
-        $crate::arch::csr::guest_write::<{ $crate::isa::csr::Csr::$csr $(($n))?.number() }>($value)
+        $crate::access::guest_write::<{ $crate::csr::Csr::$csr $(($n))?.number() }>($value)
     };
 }
 
@@ -114,6 +116,6 @@ macro_rules! gcsr_write {
 #[macro_export]
 macro_rules! gcsr_exchange {
     ($csr:ident $(($n:expr))?, $value:expr, $mask:expr) => {
-        $crate::arch::csr::guest_exchange::<{ $crate::isa::csr::Csr::$csr $(($n))?.number() }>($value, $mask)
+        $crate::access::guest_exchange::<{ $crate::csr::Csr::$csr $(($n))?.number() }>($value, $mask)
     };
 }
