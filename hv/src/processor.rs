@@ -5,19 +5,18 @@
 //! inbox and by a kick; the inbox's lock is never held across an entry.
 
 mod machine;
+mod wait;
 
 use crate::arch::{cpu, world_switch};
 use crate::isa::exception::Interrupt;
-use crate::isa::{csr_exchange, csr_read, gcsr_read};
+use crate::isa::{csr_exchange, csr_read};
 use crate::mm::gid::GidPool;
 use crate::mm::phys::Cached;
 use crate::platform::ipi::{self, Vector};
 use crate::sched::{Scheduler, Slot};
 use crate::start;
-use crate::vcpu::handle::Hardware;
 use crate::vcpu::run::run;
-use crate::vcpu::timer::SavedTimer;
-use crate::vcpu::{Power, Resume, Vcpu, Yield};
+use crate::vcpu::{Resume, Vcpu, Yield};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -90,9 +89,9 @@ impl Processor {
             machine: Machine {
                 mailbox,
                 gids,
-                lease: None,
                 timer: None,
                 console: false,
+                alone: false,
             },
             loaded: None,
         })
@@ -102,16 +101,19 @@ impl Processor {
     pub fn work(mut self) -> ! {
         // SAFETY: the timer line only ends `idle` or a stay in the guest.
         unsafe { csr_exchange!(ECFG, Interrupt::TI.bit(), Interrupt::TI.bit()) };
+        world_switch::arm();
         loop {
-            if self.mailbox.attention.swap(false, Ordering::SeqCst) {
+            if self.mailbox.attention.load(Ordering::Relaxed) {
+                self.mailbox.attention.swap(false, Ordering::SeqCst);
                 self.admit();
             }
-            if core::mem::take(&mut self.machine.console) {
+            if self.machine.console {
+                self.machine.console = false;
                 start::console_interrupt(&self.machine);
             }
             let now = cpu::ticks();
             self.wake(now);
-            match self.scheduler.pick() {
+            match self.scheduler.pick(now) {
                 Some(slot) => self.run(slot, now),
                 None => self.sleep(now),
             }
@@ -129,6 +131,7 @@ impl Processor {
             }
             self.scheduler.admit(slot);
         }
+        self.machine.alone = self.scheduler.alone();
     }
 
     /// Makes those ready that were posted to or whose timer has expired.
@@ -150,30 +153,26 @@ impl Processor {
     }
 
     fn run(&mut self, slot: Slot, now: u64) {
-        self.machine.set_timer(self.scheduler.next_event(now), now);
+        self.machine.set_timer(self.scheduler.next_event(), now);
         if self.loaded != Some(slot) {
             self.switch(slot, now);
         }
         let Some(Some(vcpu)) = self.slots.get_mut(slot) else {
             return;
         };
-        let alone = self.scheduler.alone();
-        loop {
-            world_switch::arm();
-            let resume = run(vcpu, &mut self.machine);
-            if resume == Resume::Stop {
-                return self.remove(slot);
-            }
-            let asleep = alone && resume == Resume::Yield(Yield::Sleep);
-            if asleep {
-                poll(vcpu, &self.machine);
-            }
-            match sleeps(vcpu, resume, &self.machine) {
-                Some(deadline) if asleep && self.machine.nap(vcpu, deadline) => {}
-                Some(deadline) => return self.scheduler.sleep(slot, deadline),
-                None if asleep => {}
-                None => return self.scheduler.ready(slot),
-            }
+        let resume = run(vcpu, &mut self.machine);
+        if resume == Resume::Yield(Yield::Preempted) {
+            vcpu.leave_guest();
+            return self.scheduler.ready();
+        }
+        let sleeps = match resume {
+            Resume::Stop => return self.remove(slot),
+            Resume::Yield(Yield::Paused) => vcpu.go_to_pause().then_some(None),
+            Resume::Yield(_) | Resume::Guest => wait::until(vcpu, &self.machine),
+        };
+        match sleeps {
+            Some(deadline) => self.scheduler.sleep(deadline),
+            None => self.scheduler.ready(),
         }
     }
 
@@ -181,12 +180,13 @@ impl Processor {
     fn switch(&mut self, slot: Slot, now: u64) {
         // SAFETY: used for the steal-time records of vCPUs, in their RAM.
         let mut memory = unsafe { Cached::new() };
-        let old = self.loaded.and_then(|slot| self.slots.get(slot)?.as_ref());
-        if let Some(old) = old.filter(|old| !old.shared().postbox.asleep()) {
-            old.steal.preempted(now, &mut memory);
+        if let Some(old) = loaded(&mut self.slots, self.loaded.take()) {
+            if !old.shared().postbox.asleep() {
+                old.steal.preempted(now, &mut memory);
+            }
+            self.machine.put(old);
         }
-        self.put();
-        if let Some(Some(vcpu)) = self.slots.get_mut(slot) {
+        if let Some(vcpu) = loaded(&mut self.slots, Some(slot)) {
             let per_second = cpu::ticks_per_second;
             let stolen = vcpu.steal.scheduled_in(now, per_second, &mut memory);
             vcpu.shared().stats.stolen.add(stolen);
@@ -195,76 +195,28 @@ impl Processor {
         }
     }
 
-    fn put(&mut self) {
-        let old = self.loaded.take();
-        if let Some(Some(vcpu)) = old.and_then(|slot| self.slots.get_mut(slot)) {
-            self.machine.put(vcpu);
-        }
-    }
-
     fn remove(&mut self, slot: Slot) {
+        self.scheduler.leave();
+        self.machine.alone = self.scheduler.alone();
+        let gone = self.slots.get_mut(slot).and_then(Option::take);
+        let Some(mut vcpu) = gone else { return };
+        vcpu.leave_guest();
         if self.loaded == Some(slot) {
-            self.put();
+            self.loaded = None;
+            self.machine.put(&mut vcpu);
         }
-        if let Some(vcpu) = self.slots.get_mut(slot).and_then(Option::take) {
-            crate::launch::retire(vcpu);
-        }
+        crate::launch::retire(vcpu);
     }
 
     /// Sleeps until an interrupt.
     fn sleep(&mut self, now: u64) {
-        self.machine.set_timer(self.scheduler.next_event(now), now);
+        self.machine.set_timer(self.scheduler.next_event(), now);
         cpu::idle();
+        world_switch::arm();
         let _ = self.machine.take_interrupts(csr_read!(ESTAT));
     }
 }
 
-/// Looks for a while whether the loaded vCPU, which is idle, has to do again:
-/// nobody needs to wake the CPU meanwhile.
-fn poll(vcpu: &Vcpu, machine: &Machine) {
-    if vcpu.power != Power::On {
-        return;
-    }
-    let wakes = vcpu.wakes(gcsr_read!(ECFG));
-    let lines = csr_read!(ECFG);
-    let limit = vcpu.vm().idle_poll * cpu::ticks_per_second() / 1_000_000;
-    let start = cpu::ticks();
-    while cpu::ticks().wrapping_sub(start) < limit
-        && !vcpu.shared().postbox.wanted(wakes)
-        && machine.pending() == 0
-        && csr_read!(ESTAT) & lines & LINES == 0
-    {
-        core::hint::spin_loop();
-    }
-}
-
-/// Whether the loaded vCPU that has given its CPU back sleeps, and until
-/// when.
-fn sleeps(vcpu: &Vcpu, resume: Resume, machine: &Machine) -> Option<Option<u64>> {
-    match resume {
-        Resume::Yield(Yield::Sleep) => until(vcpu, machine),
-        Resume::Yield(Yield::Paused) => vcpu.go_to_pause().then_some(None),
-        Resume::Guest | Resume::Yield(Yield::Preempted) | Resume::Stop => None,
-    }
-}
-
-/// Lets the loaded vCPU sleep; until when, `None` where it may not. The
-/// timer is read before the last look at what is pending: it may expire
-/// between the look that led here and its reading.
-fn until(vcpu: &Vcpu, machine: &Machine) -> Option<Option<u64>> {
-    let enabled = gcsr_read!(ECFG);
-    let timed = vcpu.power == Power::On && enabled & Interrupt::TI.bit() != 0;
-    let deadline = timed.then(|| SavedTimer {
-        tcfg: gcsr_read!(TCFG),
-        tval: gcsr_read!(TVAL),
-        saved_at: cpu::ticks(),
-    });
-    if !vcpu.go_to_sleep(enabled) {
-        return None;
-    }
-    if timed && machine.pending() != 0 {
-        vcpu.wake_up();
-        return None;
-    }
-    Some(deadline.and_then(|timer| timer.deadline()))
+fn loaded(slots: &mut [Option<Box<Vcpu>>], slot: Option<Slot>) -> Option<&mut Vcpu> {
+    slots.get_mut(slot?)?.as_deref_mut()
 }

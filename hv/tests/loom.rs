@@ -176,6 +176,30 @@ fn post_against_poll_and_sleep() {
     });
 }
 
+/// The vCPU goes from the guest to sleep in one step; where it may not, it is
+/// outside, and nobody needs to tell it.
+#[test]
+fn post_and_post_against_sleep_from_the_guest() {
+    const ALL: [Posts; 2] = [SWI0, IPI];
+    loom::model(|| {
+        let machine = Arc::new(Machine::default());
+        let owner = Owner::new(0);
+        let mut seen = machine.postbox.enter(&owner);
+        let threads = posters(&machine, &ALL);
+        if machine.postbox.any() {
+            seen = seen.or(machine.postbox.take());
+        }
+        let sleeps = machine.postbox.sleep(&owner, SWI0);
+        assert!(!machine.postbox.in_guest());
+        join(threads);
+        let missed = !seen.any(SWI0) && sleeps;
+        assert!(!missed || machine.must_look(0), "slept over a post");
+        assert!(!missed || !machine.postbox.asleep());
+        seen = seen.or(machine.postbox.enter(&owner));
+        assert!(seen.any(SWI0) && seen.any(IPI));
+    });
+}
+
 #[test]
 fn masked_post_against_sleep_leaves_it_asleep() {
     loom::model(|| {

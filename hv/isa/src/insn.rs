@@ -166,6 +166,21 @@ const fn rj(word: u32) -> Gpr {
     Gpr::from_field(word >> 5)
 }
 
+/// Whether a word is `idle`.
+#[inline(always)]
+#[must_use]
+pub const fn is_idle(word: u32) -> bool {
+    word >> 15 == opcode::IDLE >> 15
+}
+
+/// Whether a word, if it is sensitive at all, is `cacop`, an IOCSR access or
+/// `idle`.
+#[inline(always)]
+#[must_use]
+pub const fn is_privileged(word: u32) -> bool {
+    word >> 24 == opcode::IDLE >> 24
+}
+
 /// Decodes a sensitive instruction or `hvcl`; `None` for any other word.
 #[inline(always)]
 pub const fn decode_sensitive(word: u32) -> Option<Insn> {
@@ -236,7 +251,7 @@ const fn decode_privileged(word: u32) -> Option<Insn> {
             0 => Insn::IocsrRead { width, rd, rj },
             _ => Insn::IocsrWrite { width, rd, rj },
         })
-    } else if word >> 15 == opcode::IDLE >> 15 {
+    } else if is_idle(word) {
         Some(Insn::Idle)
     } else {
         None

@@ -1,14 +1,14 @@
 //! The hardware of a physical CPU, for the vCPU that is loaded on it.
 
-use super::{LINES, Mailbox};
+use super::{LINES, Mailbox, wait};
 use crate::arch::units::{self, Widest};
 use crate::arch::{bank, cpu, tlb, trap, world_switch};
 use crate::dev::uart::Sink;
 use crate::isa::csr::{GSTAT, GTLBC, TCFG, TICLR};
 use crate::isa::exception::Interrupt;
-use crate::isa::{csr_exchange, csr_read, csr_write, gcsr_read, gcsr_write};
+use crate::isa::{csr_exchange, csr_write, gcsr_read, gcsr_write};
 use crate::mm::addr::{Gpa, Hpa};
-use crate::mm::gid::{GidPool, Lease};
+use crate::mm::gid::GidPool;
 use crate::mm::phys::{Cached, PhysMem};
 use crate::platform::eiointc;
 use crate::platform::ipi::{self, Vector};
@@ -22,15 +22,19 @@ use crate::vcpu::{Resume, Vcpu, Yield};
 use crate::vm::{Notifier, Vm};
 use core::sync::atomic::{Ordering, fence};
 
+/// Most ticks that the CPU's timer is set for; then it is set anew.
+const LONGEST: u64 = (1 << 40) - 1;
+
 /// The CPU's hardware, for the vCPU that is loaded.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) mailbox: &'static Mailbox,
     pub(super) gids: GidPool,
-    pub(super) lease: Option<Lease>,
     pub(super) timer: Option<u64>,
     /// The console has received something.
     pub(super) console: bool,
+    /// The loaded vCPU is the only one of this CPU.
+    pub(super) alone: bool,
 }
 
 impl Machine {
@@ -41,34 +45,12 @@ impl Machine {
         }
         self.timer = event;
         let tcfg = event.map_or(0, |at| {
-            // In steps of four ticks, and never 0.
-            let ticks = at.saturating_sub(now).next_multiple_of(4).max(4);
-            TCFG::EN::SET.value | ticks & TCFG::INITVAL.val(u64::MAX >> 18).value
+            // In steps of four ticks, and never 0: the next step after it.
+            let ticks = (at.saturating_sub(now) & LONGEST | 3) + 1;
+            TCFG::EN::SET.value | ticks
         });
         // SAFETY: the timer only raises a line that is looked at.
         unsafe { csr_write!(TCFG, tcfg) };
-    }
-
-    /// Sleeps until `vcpu`, which sleeps alone on this CPU, may go on, at
-    /// `deadline` (in ticks) at the latest: no queue is touched. False where
-    /// there is something else to look at first.
-    pub(super) fn nap(&mut self, vcpu: &Vcpu, deadline: Option<u64>) -> bool {
-        loop {
-            if !vcpu.shared().postbox.asleep() {
-                return true;
-            }
-            let now = cpu::ticks();
-            if deadline.is_some_and(|deadline| deadline <= now) {
-                vcpu.wake_up();
-                return true;
-            }
-            self.set_timer(deadline, now);
-            cpu::idle();
-            let look = self.take_interrupts(csr_read!(ESTAT));
-            if look && (self.console || self.mailbox.attention.load(Ordering::SeqCst)) {
-                return false;
-            }
-        }
     }
 
     /// Takes the interrupts of `estat`; whether there were any for the
@@ -105,7 +87,6 @@ impl Machine {
             }
             vcpu.lease = Some(renewal.lease);
         }
-        self.lease = vcpu.lease;
         let gid = vcpu.lease.map_or(0, |lease| u64::from(lease.gid.number()));
         // SAFETY: no guest runs; tables and identifier belong together.
         unsafe {
@@ -131,7 +112,6 @@ impl Machine {
             vcpu.units_loaded = false;
         }
         bank::save(vcpu);
-        self.lease = None;
     }
 }
 
@@ -195,8 +175,8 @@ impl Hardware for Machine {
         }
     }
 
-    fn forget(&mut self, gpa: Gpa) {
-        if let Some(lease) = self.lease {
+    fn forget(&mut self, vcpu: &Vcpu, gpa: Gpa) {
+        if let Some(lease) = vcpu.lease {
             tlb::flush_page(lease.gid, gpa);
         }
     }
@@ -231,6 +211,11 @@ impl Hardware for Machine {
 }
 
 impl Loaded for Machine {
+    #[inline(never)]
+    fn wait(&mut self, vcpu: &Vcpu) -> bool {
+        self.alone && wait::alone(vcpu, self)
+    }
+
     fn flush(&mut self, vcpu: &Vcpu) {
         if let Some(lease) = vcpu.lease {
             tlb::flush_gid(lease.gid);

@@ -12,7 +12,7 @@ use super::steal::{StealClock, nanoseconds};
 use super::{Resume, StopReason, Vcpu, Yield};
 use crate::dev::bus::Place;
 use crate::isa::exception::{Ecode, Interrupt};
-use crate::isa::insn::{Insn, decode_sensitive};
+use crate::isa::insn::{self, Insn, decode_sensitive};
 use crate::mm::addr::{Gpa, Hpa};
 use crate::stats::Stats;
 use crate::vcpu::postbox::Posts;
@@ -31,8 +31,8 @@ pub trait Hardware: Notifier {
     fn inject(&mut self, pc: u64, exception: &Exception) -> u64;
     /// Changes the guest's interrupt lines.
     fn apply(&mut self, change: &Apply);
-    /// Forgets what the TLB knows of a guest physical address.
-    fn forget(&mut self, gpa: Gpa);
+    /// Forgets what the TLB knows of a guest physical address of the vCPU's.
+    fn forget(&mut self, vcpu: &Vcpu, gpa: Gpa);
     /// Turns the guest's floating-point and vector units on.
     fn load_units(&mut self, vcpu: &mut Vcpu);
     /// Takes the interrupts of the physical CPU.
@@ -130,6 +130,13 @@ fn finish(vcpu: &mut Vcpu, outcome: Outcome, hardware: &mut impl Hardware) -> Re
 
 #[inline(always)]
 fn sensitive(vcpu: &mut Vcpu, word: u32, hardware: &mut impl Hardware) -> Resume {
+    if insn::is_idle(word) {
+        let outcome = idle(vcpu, hardware);
+        return finish(vcpu, outcome, hardware);
+    }
+    if insn::is_privileged(word) {
+        return privileged(vcpu, word, hardware);
+    }
     let reason = match decode_sensitive(word) {
         Some(Insn::Cpucfg { rd, rj }) => {
             let word = vcpu.vm().cpucfg.read(vcpu.context.gprs.get(rj));
@@ -140,6 +147,20 @@ fn sensitive(vcpu: &mut Vcpu, word: u32, hardware: &mut impl Hardware) -> Resume
             vcpu.soft.emulate(&mut vcpu.context.gprs, op, csr, rd);
             ExitReason::Csr
         }
+        _ => {
+            let outcome = unexpected(vcpu, word);
+            return finish(vcpu, outcome, hardware);
+        }
+    };
+    vcpu.shared().stats.exit(reason);
+    finish(vcpu, Outcome::Done, hardware)
+}
+
+/// What the short cuts leave of the IOCSR accesses, and `cacop`. Apart from
+/// the others: what it needs in registers would be got ready for all.
+#[inline(never)]
+fn privileged(vcpu: &mut Vcpu, word: u32, hardware: &mut impl Hardware) -> Resume {
+    let reason = match decode_sensitive(word) {
         Some(Insn::IocsrRead { width, rd, rj }) => {
             let offset = vcpu.context.gprs.get(rj) as u32;
             let value = iocsr::read(vcpu.vm(), vcpu.shared(), offset, width);
@@ -155,10 +176,6 @@ fn sensitive(vcpu: &mut Vcpu, word: u32, hardware: &mut impl Hardware) -> Resume
         // The hardware carries out the harmless ones; the guest's caches are
         // coherent without the others.
         Some(Insn::Cacop { .. }) => ExitReason::Cacop,
-        Some(Insn::Idle) => {
-            let outcome = idle(vcpu, hardware);
-            return finish(vcpu, outcome, hardware);
-        }
         _ => {
             let outcome = unexpected(vcpu, word);
             return finish(vcpu, outcome, hardware);
@@ -341,7 +358,7 @@ fn ram_fault(
         AccessKind::Fetch => mapping.access.execute,
     });
     if allowed {
-        hardware.forget(gpa);
+        hardware.forget(vcpu, gpa);
         return Outcome::Again;
     }
     address_error(vcpu, gpa, kind, word)

@@ -141,11 +141,29 @@ pub enum Power {
     On,
 }
 
-/// A vCPU, as the CPU that runs it has it.
+/// A vCPU, as the CPU that runs it has it. What every exit looks at is in
+/// front, where one instruction reaches it; the large parts are at the end.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Vcpu {
     /// General registers and pc.
     pub context: Context,
+    /// Whether it has been started.
+    pub power: Power,
+    /// It waits: for an enabled interrupt after `idle`, or to be started.
+    pub waiting: bool,
+    /// The unit registers belong to it and are on.
+    pub units_loaded: bool,
+    /// The owner's side of its postbox.
+    pub owner: postbox::Owner,
+    shared: Arc<VcpuShared>,
+    vm: Arc<Vm>,
+    /// Registers that software keeps.
+    pub soft: SoftCsrs,
+    /// Its TLB entries' identifier.
+    pub lease: Option<Lease>,
+    /// What others took of its time.
+    pub steal: StealClock,
     /// The guest's bank, valid while not loaded.
     pub csrs: GuestCsrs,
     /// ESTAT, likewise; its HWI bits are in `gintc`.
@@ -154,24 +172,8 @@ pub struct Vcpu {
     pub gintc: u64,
     /// The guest's timer, likewise.
     pub timer: SavedTimer,
-    /// Registers that software keeps.
-    pub soft: SoftCsrs,
-    /// Its TLB entries' identifier.
-    pub lease: Option<Lease>,
-    /// The owner's side of its postbox.
-    pub owner: postbox::Owner,
-    /// Whether it has been started.
-    pub power: Power,
-    /// It waits: for an enabled interrupt after `idle`, or to be started.
-    pub waiting: bool,
-    /// The unit registers belong to it and are on.
-    pub units_loaded: bool,
     /// The unit registers while they aren't loaded.
     pub units: Units,
-    /// What others took of its time.
-    pub steal: StealClock,
-    shared: Arc<VcpuShared>,
-    vm: Arc<Vm>,
 }
 
 /// FPR, LSX and LASX registers (one file), FCSR0 and FCC0 to FCC7.

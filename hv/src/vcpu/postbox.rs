@@ -232,19 +232,19 @@ impl Postbox {
         self.0.fetch_and(POSTED, Ordering::SeqCst);
     }
 
-    /// Owner, outside: wants to sleep until one of `wakes`, or any request,
-    /// is posted. False where one already is: then the vCPU must look.
+    /// Owner: leaves the guest, if it still counts as there, and sleeps until
+    /// one of `wakes`, or any request, is posted. False where one already is:
+    /// then the vCPU is outside, and must look.
     #[must_use]
     pub fn sleep(&self, owner: &Owner, wakes: Posts) -> bool {
         let wakes = wakes.or(Posts::REQUESTS);
         let place = owner.place(ASLEEP | wakes.0);
-        let asleep = |word| {
-            let posted = Word(word).posted();
-            (!posted.any(wakes)).then_some(u64::from(posted.0) | place)
-        };
+        let wanted = |word| Word(word).posted().any(wakes);
+        let next = |word| Some((word & POSTED) | if wanted(word) { 0 } else { place });
+        // The closure never declines, so this never fails.
         self.0
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, asleep)
-            .is_ok()
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, next)
+            .is_ok_and(|before| !wanted(before))
     }
 
     /// Any CPU, for show: whether the vCPU counts as in the guest.
@@ -315,6 +315,21 @@ mod tests {
         postbox.leave();
         assert!(postbox.sleep(&owner, Posts::NONE));
         assert_eq!(postbox.post(Posts::CONTROL), Notify::Wake(3));
+    }
+
+    #[test]
+    fn from_the_guest_to_sleep_is_one_step() {
+        let (postbox, owner) = (Postbox::new(), Owner::new(3));
+        let _ = postbox.enter(&owner);
+        assert!(postbox.sleep(&owner, IPI));
+        assert!(postbox.asleep() && !postbox.in_guest());
+        let _ = postbox.enter(&owner);
+        assert_eq!(postbox.post(IPI), Notify::Kick(3));
+        // Who may not sleep is outside: another post needs to tell nobody.
+        assert!(!postbox.sleep(&owner, IPI));
+        assert!(!postbox.in_guest());
+        assert_eq!(postbox.post(SWI0), Notify::Nothing);
+        assert_eq!(postbox.enter(&owner), SWI0.or(IPI));
     }
 
     #[test]

@@ -18,27 +18,47 @@ pub trait Loaded: Hardware {
     fn flush(&mut self, vcpu: &Vcpu);
     /// Runs the guest until it exits.
     fn enter(&mut self, vcpu: &mut Vcpu) -> super::exit::ExitInfo;
+    /// The guest waits for an interrupt. Where nobody else wants the CPU it
+    /// waits here; whether the vCPU shall look again, and not give it back.
+    fn wait(&mut self, vcpu: &Vcpu) -> bool;
 }
 
-/// Runs the loaded vCPU until it gives its CPU back. A function of its own:
-/// what else its caller keeps in registers would be spilled at every entry.
+/// Runs the loaded vCPU until it gives its CPU back: it still counts as in
+/// the guest then. A function of its own: what else its caller keeps in
+/// registers would be spilled at every entry.
 #[inline(never)]
 pub fn run(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
-    let posts = vcpu.enter_guest();
-    let mut resume = Resume::Guest;
-    if posts != Posts::NONE || vcpu.waiting {
-        resume = look(vcpu, posts, cpu);
+    loop {
+        let resume = stay(vcpu, cpu);
+        if resume != Resume::Yield(Yield::Sleep) || !cpu.wait(vcpu) {
+            return resume;
+        }
     }
-    while resume == Resume::Guest {
+}
+
+#[inline(always)]
+fn stay(vcpu: &mut Vcpu, cpu: &mut impl Loaded) -> Resume {
+    let posts = vcpu.enter_guest();
+    if posts != Posts::NONE || vcpu.waiting {
+        let resume = look(vcpu, posts, cpu);
+        if resume != Resume::Guest {
+            return resume;
+        }
+    }
+    loop {
         let info = cpu.enter(vcpu);
-        resume = handle(vcpu, info, cpu);
-        if resume == Resume::Guest && vcpu.shared().postbox.any() {
+        let mut resume = handle(vcpu, info, cpu);
+        if resume == Resume::Guest {
+            if !vcpu.shared().postbox.any() {
+                continue;
+            }
             let posts = vcpu.shared().postbox.take();
             resume = look(vcpu, posts, cpu);
         }
+        if resume != Resume::Guest {
+            return resume;
+        }
     }
-    vcpu.leave_guest();
-    resume
 }
 
 /// Carries posts out, and looks whether a vCPU that waits may go on.

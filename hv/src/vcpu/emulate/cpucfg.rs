@@ -54,9 +54,17 @@ impl CpucfgTable {
         let word = word as u32;
         match self.words.get(word as usize) {
             Some(&value) => value,
-            None if word == SIGNATURE => SIGNATURE_VALUE,
-            None if word == FEATURES => self.features.bits(),
-            None => 0,
+            None => self.read_paravirtual(word),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    const fn read_paravirtual(&self, word: u32) -> u32 {
+        match word {
+            SIGNATURE => SIGNATURE_VALUE,
+            FEATURES => self.features.bits(),
+            _ => 0,
         }
     }
 

@@ -89,7 +89,7 @@ impl Hardware for Fake {
         self.applied.push(*change);
     }
 
-    fn forget(&mut self, gpa: Gpa) {
+    fn forget(&mut self, _: &Vcpu, gpa: Gpa) {
         self.forgotten.push(gpa);
     }
 

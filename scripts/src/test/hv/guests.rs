@@ -39,9 +39,13 @@ pub fn run(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Res
     for (vcpus, cpus) in SHAPES {
         for timing in timings(options) {
             let label = format!("{vcpus} vcpus, {cpus} cpus, {}", timing.label());
+            let clock = match timing {
+                Timing::Deterministic { .. } => "counted",
+                Timing::Threads => "real",
+            };
             let vm = GuestVm {
                 more: PARAVIRTUAL,
-                ..GuestVm::new("a", vcpus, &format!("cpus={cpus}"))
+                ..GuestVm::new("a", vcpus, &format!("cpus={cpus} clock={clock}"))
             };
             run_alone(hypervisor, tally, &label, &vm, cpus, timing, &[])?;
         }

@@ -6,6 +6,7 @@ pub mod ipi;
 pub mod memory;
 pub mod pch_pic;
 pub mod platform;
+pub mod sched;
 pub mod sensitive;
 pub mod steal;
 pub mod timer;
@@ -16,13 +17,14 @@ pub mod user;
 use crate::check::Check;
 
 /// All of them.
-pub const ALL: [&[Check]; 12] = [
+pub const ALL: [&[Check]; 13] = [
     &sensitive::CHECKS,
     &calls::CHECKS,
     &user::CHECKS,
     &memory::CHECKS,
     &timer::CHECKS,
     &steal::CHECKS,
+    &sched::CHECKS,
     &ipi::CHECKS,
     &eiointc::CHECKS,
     &pch_pic::CHECKS,

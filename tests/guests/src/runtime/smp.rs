@@ -3,7 +3,7 @@
 use super::{boot, cmdline::Options, iocsr, nap, trap};
 use crate::{csrrd, csrwr};
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use guest_pv::abi::cpucfg::PvFeatures;
 use guest_pv::abi::iocsr::{IPI_CLEAR, IPI_ENABLE, IPI_STATUS};
 use guest_pv::cpu::{Cpu, PhysicalId};
@@ -22,6 +22,9 @@ pub static CPUS: [Cpu; MAX_CPUS] = [const { Cpu::new() }; MAX_CPUS];
 static COUNT: AtomicUsize = AtomicUsize::new(1);
 
 static HOST_CPUS: AtomicU64 = AtomicU64::new(0);
+
+/// The command line says that nothing but instructions takes time.
+static COUNTED: AtomicBool = AtomicBool::new(false);
 
 /// vCPUs that run.
 static ARRIVED: AtomicUsize = AtomicUsize::new(1);
@@ -47,6 +50,12 @@ pub fn host_cpus() -> u64 {
     HOST_CPUS.load(Ordering::Relaxed)
 }
 
+/// Whether all vCPUs share one CPU, of a machine whose clock counts its
+/// instructions (`clock=counted`): what waits there waits for another vCPU.
+pub fn on_one_counted_cpu() -> bool {
+    host_cpus() == 1 && COUNTED.load(Ordering::Relaxed)
+}
+
 /// Physical id of vCPU `index`.
 pub fn id(index: usize) -> u64 {
     CPUS[index].id().map_or(u64::MAX, |id| id.number().into())
@@ -65,6 +74,7 @@ fn native() -> Ipi<'static, Native> {
 /// Starts every vCPU that the command line's `ids=` lists, beyond the first.
 pub fn start(options: &Options) {
     HOST_CPUS.store(options.number("cpus", 0), Ordering::Relaxed);
+    COUNTED.store(options.text("clock") == "counted", Ordering::Relaxed);
     let ids = options.list("ids").map(|id| PhysicalId::new(id as u32));
     let count = CPUS.iter().zip(ids).fold(0, |count, (cpu, id)| {
         id.inspect(|&id| cpu.set_id(id));
