@@ -10,7 +10,7 @@
 use super::iocsr;
 use crate::isa::csr::TICLR;
 use crate::isa::exception::Interrupt;
-use crate::{csr_exchange, csr_write};
+use crate::isa::{csr_exchange, csr_write};
 use core::arch::asm;
 use guest_pv::abi::iocsr::{IPI_CLEAR, IPI_ENABLE, MAILBOX};
 
