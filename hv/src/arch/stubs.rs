@@ -276,7 +276,9 @@ global_asm!(
     "addi.d $a1, $a1, {status}",
     "orn $t0, $zero, $t0",
     "amand_db.w $t1, $t0, $a1",
+    // The upper halves are what the guest's register and vector 31 make of them.
     "and $t0, $t0, $t1",
+    "slli.w $t0, $t0, 0",
     "ld.w $t1, $a1, {enable} - {status}",
     "and $t0, $t0, $t1",
     "sltu $t0, $zero, $t0",

@@ -1,7 +1,7 @@
 //! Bare-metal guests that test the hypervisor from inside.
 //!
 //! One program, started by the hypervisor as a VM's kernel; its command line
-//! says what to do (`mode=`: check, the default, ipi, evil, or bench with `what=`), on which physical ids
+//! says what to do (`mode=`: check, the default, ipi, parked, reset, evil, or bench with `what=`), on which physical ids
 //! (`ids=0,1,…`) and which checks (`only=`part of a name). Each check prints
 //! a PASS or FAIL line; then the VM stops itself.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -20,7 +20,11 @@ mod checks;
 #[cfg(target_os = "none")]
 mod evil;
 #[cfg(target_os = "none")]
+mod parked;
+#[cfg(target_os = "none")]
 mod pv;
+#[cfg(target_os = "none")]
+mod reset;
 #[cfg(target_os = "none")]
 mod runtime;
 
@@ -34,6 +38,7 @@ use runtime::{call, cmdline::Options, smp, trap};
 extern "C" fn guest_main(_one: u64, command_line: u64) -> ! {
     trap::set_up(0);
     let options = Options::new(command_line);
+    let clean = reset::first_look();
     smp::start(&options);
     let code = match options.text("mode") {
         "evil" => evil::run(&options),
@@ -42,6 +47,8 @@ extern "C" fn guest_main(_one: u64, command_line: u64) -> ! {
             0
         }
         "ipi" => pv::run(&options),
+        "parked" => parked::run(&options),
+        "reset" => reset::run(clean),
         "" | "check" => check::run_all(&checks::ALL, options.text("only"), smp::count()),
         other => {
             println!("FAIL guest: no mode {other}");

@@ -8,6 +8,8 @@ mod application;
 mod guests;
 mod refusals;
 
+pub use guests::PARAVIRTUAL;
+
 use anyhow::{Result, ensure};
 
 use super::{Options, Part, Tally};

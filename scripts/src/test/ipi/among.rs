@@ -13,12 +13,13 @@ use crate::test::alone::run_alone;
 use crate::test::{Options, Tally};
 
 /// The guest's checks, all of which must have run.
-pub const CHECKS: [&str; 8] = [
+pub const CHECKS: [&str; 9] = [
     "guest-pv.detect",
     "guest-pv.self",
     "guest-pv.single",
     "guest-pv.all",
     "guest-pv.pending",
+    "guest-pv.pairs",
     "guest-pv.windows",
     "guest-pv.storm",
     "guest-pv.ledger",
@@ -101,6 +102,7 @@ fn shapes() -> Vec<Shape> {
             growth: true,
             ..Shape::new("128 on 4, sparse ids", sparse, 4, 50)
         },
+        Shape::new("128 on 16", dense(128), 16, 25),
     ]
 }
 

@@ -2,6 +2,7 @@
 
 mod abuse;
 mod among;
+mod edges;
 mod example;
 mod linux;
 mod preempted;
@@ -21,8 +22,9 @@ pub struct Ipi;
 type Step = fn(&Context, &mut Hypervisor, &Options, &mut Tally) -> Result<()>;
 
 /// The steps, by the names that `--only` knows. The last one changes the guest.
-const STEPS: [(&str, Step); 6] = [
+const STEPS: [(&str, Step); 7] = [
     ("among", among::run),
+    ("edges", edges::run),
     ("abuse", abuse::run),
     ("linux", linux::run),
     ("steal", steal::run),

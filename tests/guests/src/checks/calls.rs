@@ -2,11 +2,12 @@
 
 use crate::check::{Check, Outcome, ensure, equal};
 use crate::runtime::call::{call, hvcl};
+use crate::runtime::memory;
 use guest_pv::abi::hypercall::{CODE_SERVICE, CallError, SEND_IPI};
 use guest_pv::abi::vendor::{self, ExitReason};
 
 /// The checks.
-pub const CHECKS: [Check; 5] = [
+pub const CHECKS: [Check; 6] = [
     Check {
         name: "call.null",
         cpus: 1,
@@ -21,6 +22,11 @@ pub const CHECKS: [Check; 5] = [
         name: "call.refused",
         cpus: 1,
         run: refused,
+    },
+    Check {
+        name: "call.codes",
+        cpus: 1,
+        run: codes,
     },
     Check {
         name: "call.registers",
@@ -61,6 +67,31 @@ fn refused() -> Outcome {
     )?;
     equal("code 0", hvcl::<0>([SEND_IPI, 1, 0, 0]), REFUSED)?;
     equal("last code", hvcl::<0x7fff>([SEND_IPI, 1, 0, 0]), REFUSED)
+}
+
+/// `hvcl 0` and `jr $ra`.
+const HVCL: u32 = 0x002b_8000;
+const RETURN: u32 = 0x4c00_0020;
+/// RAM of the guest that nothing else uses.
+const CODE: u64 = 0x200_0000;
+
+/// Of all codes only that of the service does anything.
+fn codes() -> Outcome {
+    let at = memory::<u32>(CODE);
+    for code in (0..1 << 15).filter(|code| *code != u32::from(CODE_SERVICE)) {
+        let result;
+        // SAFETY: the two instructions are a function, in memory of their own; a
+        // call that is refused changes a0 alone.
+        unsafe {
+            at.write_volatile(HVCL | code);
+            at.add(1).write_volatile(RETURN);
+            core::arch::asm!("ibar 0", "jirl $ra, {at}, 0", at = in(reg) at,
+                inlateout("$a0") vendor::STOP => result, in("$a1") 1, out("$ra") _,
+                options(nostack));
+        }
+        equal("another code", result, REFUSED)?;
+    }
+    Ok(())
 }
 
 /// Every register but a0 comes back as it was, on every path: that of the

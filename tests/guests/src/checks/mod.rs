@@ -6,6 +6,7 @@ pub mod ipi;
 pub mod memory;
 pub mod pch_pic;
 pub mod platform;
+pub mod pv_ipi;
 pub mod sched;
 pub mod sensitive;
 pub mod steal;
@@ -17,7 +18,7 @@ pub mod user;
 use crate::check::Check;
 
 /// All of them.
-pub const ALL: [&[Check]; 13] = [
+pub const ALL: [&[Check]; 14] = [
     &sensitive::CHECKS,
     &calls::CHECKS,
     &user::CHECKS,
@@ -26,6 +27,7 @@ pub const ALL: [&[Check]; 13] = [
     &steal::CHECKS,
     &sched::CHECKS,
     &ipi::CHECKS,
+    &pv_ipi::CHECKS,
     &eiointc::CHECKS,
     &pch_pic::CHECKS,
     &uart_irq::CHECKS,

@@ -10,7 +10,7 @@ use guest_pv::loongarch::Native;
 use guest_pv::steal::StealRecord;
 
 /// The checks.
-pub const CHECKS: [Check; 3] = [
+pub const CHECKS: [Check; 4] = [
     Check {
         name: "steal.refused",
         cpus: 1,
@@ -22,6 +22,11 @@ pub const CHECKS: [Check; 3] = [
         run: alone,
     },
     Check {
+        name: "steal.moved",
+        cpus: 2,
+        run: moved,
+    },
+    Check {
         name: "steal.shared",
         cpus: 2,
         run: shared,
@@ -29,6 +34,9 @@ pub const CHECKS: [Check; 3] = [
 ];
 
 static RECORDS: [StealRecord; smp::MAX_CPUS] = [const { StealRecord::new() }; smp::MAX_CPUS];
+
+/// Where the VM's RAM ends: it has 64 MiB.
+const RAM_END: u64 = 64 << 20;
 
 fn notify(feature: u64, a2: u64) -> u64 {
     hvcl::<0x100>([NOTIFY, feature, a2, 0])
@@ -46,8 +54,18 @@ fn refused() -> Outcome {
         good | 3,
         good | 0x21,
         2,
+        // Devices: PCH-PIC, the UART, PCH-MSI.
         0x1000_0001,
+        0x1fe0_01c1,
+        0x2ff0_0001,
+        // The end of RAM, and far beyond it.
+        RAM_END | 1,
+        RAM_END + 0x1_0001,
         0xffff_ffff_ffc1,
+        good | 1 << 48 | 1,
+        good | 1 << 63 | 1,
+        // Reserved bits count where the record isn't valid, too.
+        0x3e,
         !0x3e,
     ] {
         equal("record that is none", notify(NOTIFY_STEAL_TIME, a2), bad)?;
@@ -56,7 +74,12 @@ fn refused() -> Outcome {
         let result = notify(feature, good | 1);
         equal("feature", result, CallError::InvalidCode.register())?;
     }
-    equal("nothing to forget", notify(NOTIFY_STEAL_TIME, 0), 0)
+    // The last 64 bytes of RAM are a place like others.
+    let last = RAM_END - 64;
+    equal("the last record", notify(NOTIFY_STEAL_TIME, last | 1), 0)?;
+    equal("nothing to forget", notify(NOTIFY_STEAL_TIME, 0), 0)?;
+    // An address that isn't valid is none.
+    equal("forgotten by name", notify(NOTIFY_STEAL_TIME, good), 0)
 }
 
 fn register(index: usize) -> u64 {
@@ -78,6 +101,54 @@ fn alone() -> Outcome {
     equal("stolen, by the hypervisor", self::by_host() - by_host, 0)?;
     ensure("it runs", !RECORDS[0].is_preempted())?;
     equal("forget", notify(NOTIFY_STEAL_TIME, 0), 0)
+}
+
+/// A record that is given in another's place, and taken back, while the vCPU
+/// loses time to others: it is written as long as it is the record.
+fn moved() -> Outcome {
+    if smp::host_cpus() != 1 {
+        return Ok(());
+    }
+    static OVER: AtomicBool = AtomicBool::new(false);
+    OVER.store(false, Ordering::SeqCst);
+    smp::begin(|_| {
+        while !OVER.load(Ordering::SeqCst) {
+            core::hint::spin_loop();
+        }
+    });
+    let outcome = move_about();
+    OVER.store(true, Ordering::SeqCst);
+    smp::finish();
+    outcome
+}
+
+fn move_about() -> Outcome {
+    let lose_time = || {
+        let before = by_host();
+        while by_host() == before {}
+    };
+    let stolen = || [0, 1].map(|index| RECORDS[index].stolen());
+    for _ in 0..2 {
+        for (given, other) in [(0, 1), (1, 0)] {
+            // The very same vCPU gives a record of its own, and one of another's.
+            // SAFETY: the record's own address.
+            let given_away = unsafe { RECORDS[given].register(&Native, address(given)) };
+            ensure("register", given_away.is_ok())?;
+            let before = stolen();
+            lose_time();
+            let after = stolen();
+            ensure(
+                "written while it is the record",
+                after[given] > before[given],
+            )?;
+            equal("written when it is none", after[other] - before[other], 0)?;
+        }
+        equal("forget", notify(NOTIFY_STEAL_TIME, 0), 0)?;
+        let before = stolen();
+        lose_time();
+        equal("written once forgotten", (stolen() != before).into(), 0)?;
+    }
+    Ok(())
 }
 
 /// What the hypervisor itself has counted for this vCPU, in ns.

@@ -15,7 +15,7 @@ use guest_pv::loongarch::Native;
 use loongarch_isa::exception::Interrupt;
 
 /// The checks.
-pub const CHECKS: [Check; 5] = [
+pub const CHECKS: [Check; 6] = [
     Check {
         name: "guest-pv.self",
         cpus: 1,
@@ -35,6 +35,11 @@ pub const CHECKS: [Check; 5] = [
         name: "guest-pv.pending",
         cpus: 2,
         run: pending,
+    },
+    Check {
+        name: "guest-pv.pairs",
+        cpus: 2,
+        run: pairs,
     },
     Check {
         name: "guest-pv.windows",
@@ -103,6 +108,26 @@ struct Growth {
     full: u64,
     over_up: u64,
     over_down: u64,
+}
+
+impl Growth {
+    fn add(&mut self, other: &Self) {
+        self.up += other.up;
+        self.down += other.down;
+        self.inside += other.inside;
+        self.full += other.full;
+        self.over_up += other.over_up;
+        self.over_down += other.over_down;
+    }
+
+    /// Every way was seen in which two ids can lie.
+    fn outwards(&self) -> Outcome {
+        ensure("a window grew upwards", self.up > 0)?;
+        ensure("a window grew downwards", self.down > 0)?;
+        ensure("a window had its full width", self.full > 0)?;
+        ensure("a window was too narrow upwards", self.over_up > 0)?;
+        ensure("a window was too narrow downwards", self.over_down > 0)
+    }
 }
 
 fn to_self() -> Outcome {
@@ -199,6 +224,29 @@ fn send_to_the_deaf() -> Outcome {
     equal("interrupts", taken_by(1, line()) - lines, 1)
 }
 
+/// vCPUs of which every pair is sent to at once.
+const PAIRED: usize = 16;
+
+/// Every pair of the first vCPUs: neighbours and ids far apart, upwards and
+/// downwards, around the width of a window and at the ends of all ids.
+fn pairs() -> Outcome {
+    let count = smp::count().min(PAIRED);
+    let mut seen = Growth::default();
+    while_all_serve(|| {
+        for (first, second) in (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b))) {
+            let mut targets = CpuSet::EMPTY;
+            let _ = targets.insert(first).and(targets.insert(second));
+            seen.add(&expected_calls(&targets).1);
+            send_and_wait(&targets, ledger::nth_action((first ^ second) as u64))?;
+        }
+        Ok(())
+    })?;
+    if GROWTH.load(Ordering::Relaxed) == 1 {
+        seen.outwards()?;
+    }
+    Ok(())
+}
+
 /// Random sets: windows grow upwards, downwards and inside.
 fn windows() -> Outcome {
     let mut random = Random::new(SEED.load(Ordering::Relaxed));
@@ -210,24 +258,14 @@ fn windows() -> Outcome {
             for cpu in (0..smp::count()).filter(|_| random.below(64) <= density) {
                 let _ = targets.insert(cpu);
             }
-            let grown = expected_calls(&targets).1;
-            seen.up += grown.up;
-            seen.down += grown.down;
-            seen.inside += grown.inside;
-            seen.full += grown.full;
-            seen.over_up += grown.over_up;
-            seen.over_down += grown.over_down;
+            seen.add(&expected_calls(&targets).1);
             send_and_wait(&targets, ledger::nth_action(round))?;
         }
         Ok(())
     })?;
     if GROWTH.load(Ordering::Relaxed) == 1 {
-        ensure("a window grew upwards", seen.up > 0)?;
-        ensure("a window grew downwards", seen.down > 0)?;
         ensure("a window filled up inside", seen.inside > 0)?;
-        ensure("a window had its full width", seen.full > 0)?;
-        ensure("a window was too narrow upwards", seen.over_up > 0)?;
-        ensure("a window was too narrow downwards", seen.over_down > 0)?;
+        seen.outwards()?;
     }
     Ok(())
 }

@@ -13,12 +13,14 @@ mod serve;
 mod storm;
 
 use crate::check::{self, Check, Outcome, ensure, equal};
-use crate::println;
+use crate::runtime::call::hvcl;
 use crate::runtime::cmdline::Options;
 use crate::runtime::smp::{self, CPUS};
 use crate::runtime::trap;
+use crate::{csrrd, println};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use guest_pv::abi::cpucfg::PvFeatures;
+use guest_pv::abi::hypercall::{CODE_SERVICE, CallError, NOTIFY, NOTIFY_STEAL_TIME, SEND_IPI};
 use guest_pv::cpu_set::CpuSet;
 use guest_pv::ipi::{Action, Ipi};
 use guest_pv::loongarch::Native;
@@ -89,8 +91,25 @@ pub fn run(options: &Options) -> u64 {
 fn features() -> Outcome {
     let want = EXPECTED.load(Ordering::Relaxed);
     equal("paravirtual IPIs", ipi().is_paravirtual().into(), want)?;
+    if want == 0 {
+        nothing_is_offered()?;
+    }
     ensure("it is Loongvisor", call::is_loongvisor(&Native))?;
     ensure("the null call is offered", call::null(&Native).is_ok())
+}
+
+/// What isn't offered is refused, and does nothing.
+fn nothing_is_offered() -> Outcome {
+    let (me, refused) = (smp::id(0), CallError::InvalidCode.register());
+    for (low, high, base) in [(1, 0, me), (3, 0, me), (0, 1, me), (1, 0, 2000), (0, 0, 0)] {
+        let result = hvcl::<CODE_SERVICE>([SEND_IPI, low, high, base]);
+        equal("send", result, refused)?;
+    }
+    for a2 in [0, 0x200_0001, u64::MAX] {
+        let result = hvcl::<CODE_SERVICE>([NOTIFY, NOTIFY_STEAL_TIME, a2, 0]);
+        equal("notify", result, refused)?;
+    }
+    equal("SWI0", csrrd!(ESTAT) & 1, 0)
 }
 
 /// All vCPUs.

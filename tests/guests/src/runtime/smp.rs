@@ -25,9 +25,15 @@ static HOST_CPUS: AtomicU64 = AtomicU64::new(0);
 
 /// The command line says that nothing but instructions takes time.
 static COUNTED: AtomicBool = AtomicBool::new(false);
+/// vCPUs at the end of the list that [`start`] leaves parked.
+static SPARES: AtomicUsize = AtomicUsize::new(0);
 
 /// vCPUs that run.
 static ARRIVED: AtomicUsize = AtomicUsize::new(1);
+
+/// ESTAT and the pending vectors at the first instruction of the last vCPU that
+/// was started, and ESTAT once it had cleared the vectors.
+pub static FIRST: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 /// What the secondaries do, and how many have done it.
 static TASK: AtomicUsize = AtomicUsize::new(0);
@@ -56,6 +62,18 @@ pub fn on_one_counted_cpu() -> bool {
     host_cpus() == 1 && COUNTED.load(Ordering::Relaxed)
 }
 
+/// Physical id of the vCPU that is still parked, by the command line's
+/// `spares=`.
+pub fn spare() -> Option<u32> {
+    let index = count() + SPARES.load(Ordering::Relaxed).checked_sub(1)?;
+    CPUS[index].id().map(PhysicalId::number)
+}
+
+/// How many vCPUs have arrived in Rust.
+pub fn arrived() -> usize {
+    ARRIVED.load(Ordering::Acquire)
+}
+
 /// Physical id of vCPU `index`.
 pub fn id(index: usize) -> u64 {
     CPUS[index].id().map_or(u64::MAX, |id| id.number().into())
@@ -71,7 +89,8 @@ fn native() -> Ipi<'static, Native> {
     Ipi::new(Native, PvFeatures::empty(), &CPUS)
 }
 
-/// Starts every vCPU that the command line's `ids=` lists, beyond the first.
+/// Starts every vCPU that the command line's `ids=` lists, beyond the first
+/// and but for the last `spares=`.
 pub fn start(options: &Options) {
     HOST_CPUS.store(options.number("cpus", 0), Ordering::Relaxed);
     COUNTED.store(options.text("clock") == "counted", Ordering::Relaxed);
@@ -80,6 +99,9 @@ pub fn start(options: &Options) {
         id.inspect(|&id| cpu.set_id(id));
         count + 1
     });
+    let spares = (options.number("spares", 0) as usize).min(count - 1);
+    SPARES.store(spares, Ordering::Relaxed);
+    let count = count - spares;
     COUNT.store(count, Ordering::Relaxed);
     native().enable();
     for index in 1..count {
@@ -96,8 +118,16 @@ pub fn start(options: &Options) {
 /// Every other vCPU arrives here.
 pub extern "C" fn secondary_main(index: usize) -> ! {
     trap::set_up(index);
-    // The boot IPI stays pending until it is cleared.
+    let (estat, vectors) = (csrrd!(ESTAT), iocsr::read_w(IPI_STATUS.into()));
+    // The boot IPI stays pending until it is cleared; then its line drops.
     iocsr::write_w(IPI_CLEAR.into(), u64::from(u32::MAX));
+    let cleared = csrrd!(ESTAT);
+    for (first, value) in FIRST.iter().zip([estat, vectors, cleared]) {
+        first.store(value, Ordering::Relaxed);
+    }
+    if vectors & 1 == 0 || cleared & Interrupt::IPI.bit() != 0 {
+        crate::println!("FAIL smp.start: vectors {vectors:#x}, ESTAT then {cleared:#x}");
+    }
     native().enable();
     if csrrd!(CPUID) != id(index) {
         crate::println!("FAIL smp.start: id {:#x} at index {index}", csrrd!(CPUID));
