@@ -40,7 +40,7 @@ pub fn run(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Res
         for timing in timings(options) {
             let label = format!("{vcpus} vcpus, {cpus} cpus, {}", timing.label());
             let clock = match timing {
-                Timing::Deterministic { .. } => "counted",
+                Timing::Deterministic { .. } | Timing::Slow { .. } => "counted",
                 Timing::Threads => "real",
             };
             let vm = GuestVm {
