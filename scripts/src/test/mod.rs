@@ -1,6 +1,7 @@
 //! `cargo xtask test`: the parts, and the one list they stand in.
 
 mod alone;
+mod flash;
 mod host;
 mod hv;
 mod ipi;
@@ -55,6 +56,7 @@ pub fn parts() -> Vec<Box<dyn Part>> {
         Box::new(hv::Hv),
         Box::new(ipi::Ipi),
         Box::new(linux::Linux),
+        Box::new(flash::Flash),
         Box::new(kvm::Kvm),
     ]
 }

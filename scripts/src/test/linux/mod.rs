@@ -8,7 +8,7 @@ mod flood;
 mod load;
 mod one;
 mod refusals;
-mod session;
+pub mod session;
 mod shapes;
 mod two;
 
