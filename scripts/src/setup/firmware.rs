@@ -1,6 +1,6 @@
-//! Debian's UEFI firmware for QEMU's `virt` machine, and Debian's GRUB for LoongArch.
+//! Debian's UEFI firmware for QEMU's `virt` machine, and its boot loaders for LoongArch.
 //!
-//! Both are a file each, from packages that hold no program for this machine: what
+//! Each is one file, from packages that hold no program for this machine: what
 //! tries an image out before it goes to a board.
 
 use std::fs;
@@ -43,6 +43,15 @@ pub const GRUB: PackageFile = PackageFile {
     package: "grub-efi-loong64-unsigned",
     path: "usr/lib/grub/loongarch64-efi/monolithic/gcdloongarch64.efi",
     file: "grub.efi",
+};
+
+/// systemd-boot; it reads the folder `/loader` of the partition that it was loaded from.
+pub const SYSTEMD_BOOT: PackageFile = PackageFile {
+    name: "systemd-boot",
+    about: "systemd-boot for LoongArch, to test with",
+    package: "systemd-boot-efi",
+    path: "usr/lib/systemd/boot/efi/systemd-bootloongarch64.efi",
+    file: "systemd-boot.efi",
 };
 
 impl PackageFile {

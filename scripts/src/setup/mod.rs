@@ -23,6 +23,7 @@ pub fn steps() -> Vec<Box<dyn Step>> {
         Box::new(guest::images::Images),
         Box::new(firmware::FIRMWARE),
         Box::new(firmware::GRUB),
+        Box::new(firmware::SYSTEMD_BOOT),
     ]
 }
 

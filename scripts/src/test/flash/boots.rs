@@ -9,7 +9,7 @@ use super::Stage;
 use crate::image::boot::{self, Disk};
 use crate::image::content::{self, Parts};
 use crate::image::disk::{self, File};
-use crate::setup::firmware::GRUB;
+use crate::setup::firmware::{GRUB, PackageFile, SYSTEMD_BOOT};
 use crate::suite::WITH_LVZ;
 use crate::test::linux::session::Session;
 use crate::test::{Options, Tally};
@@ -26,6 +26,8 @@ enum Loader {
     Grub,
     /// Debian's GRUB, which only starts it.
     Chain,
+    /// Debian's systemd-boot, with the bundle as initrd.
+    SystemdBoot,
 }
 
 type Case = (Disk, Loader, u32);
@@ -38,7 +40,7 @@ const SHORT: [Case; 3] = [
 ];
 
 /// What the long form boots besides.
-const LONG: [Case; 7] = [
+const LONG: [Case; 8] = [
     (Disk::Virtio, Loader::Firmware, 4),
     (Disk::Virtio, Loader::Firmware, 16),
     (Disk::Usb, Loader::Firmware, 1),
@@ -46,6 +48,7 @@ const LONG: [Case; 7] = [
     (Disk::Usb, Loader::Grub, 1),
     (Disk::Virtio, Loader::Grub, 16),
     (Disk::Usb, Loader::Chain, 4),
+    (Disk::Virtio, Loader::SystemdBoot, 4),
 ];
 
 /// Runs the checks.
@@ -80,11 +83,12 @@ fn boots(stage: &Stage<'_>, (disk, loader, cpus): Case) -> Result<()> {
         Loader::Firmware => parts.of_a_stick(),
         Loader::Grub => with_grub(stage, parts, 0)?,
         Loader::Chain => with_grub(stage, parts, 1)?,
+        Loader::SystemdBoot => with_loader(stage, parts.loose(), &SYSTEMD_BOOT)?,
     };
     let image = stage.image(&files)?;
     let machine = boot::machine(stage.cx, WITH_LVZ, room, stage.timing, &image, disk);
     let mut session = Session::start(&machine)?;
-    if loader != Loader::Firmware {
+    if matches!(loader, Loader::Grub | Loader::Chain) {
         session.wait_for("Booting `Loongvisor")?;
     }
     session.log_in()?;
@@ -108,9 +112,14 @@ fn with_grub(stage: &Stage<'_>, parts: Parts, entry: usize) -> Result<Vec<File>>
         path: MENU,
         content: text.into_bytes(),
     });
+    with_loader(stage, files, &GRUB)
+}
+
+/// `files` and `loader`, where firmware looks on a removable disk.
+fn with_loader(stage: &Stage<'_>, mut files: Vec<File>, loader: &PackageFile) -> Result<Vec<File>> {
     files.push(File {
         path: content::REMOVABLE,
-        content: fs::read(GRUB.path(stage.cx))?,
+        content: fs::read(loader.path(stage.cx))?,
     });
     Ok(files)
 }

@@ -19,7 +19,7 @@ use crate::hypervisor::Hypervisor;
 use crate::image::disk::File;
 use crate::image::{self, boot};
 use crate::qemu::Timing;
-use crate::setup::firmware::{FIRMWARE, GRUB};
+use crate::setup::firmware::{FIRMWARE, GRUB, SYSTEMD_BOOT};
 use crate::vm::{Bundle, Files, LinuxVm, Room};
 
 /// The part `flash`.
@@ -38,7 +38,8 @@ impl Part for Flash {
     }
 
     fn needs(&self) -> Vec<&'static str> {
-        vec!["target", "qemu", images::STEP, FIRMWARE.step(), GRUB.step()]
+        let loaders = [FIRMWARE, GRUB, SYSTEMD_BOOT].map(|file| file.step());
+        [&["target", "qemu", images::STEP][..], &loaders].concat()
     }
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
