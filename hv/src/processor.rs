@@ -122,14 +122,19 @@ impl Processor {
 
     fn admit(&mut self) {
         for vcpu in self.mailbox.new.lock().drain(..) {
-            vcpu.steal.ready(cpu::ticks());
+            let (now, begins) = (cpu::ticks(), vcpu.begins);
+            // Until then only a change of its VM's state wakes it.
+            let waits = begins > now && vcpu.go_to_pause();
+            if !waits {
+                vcpu.steal.ready(now);
+            }
             let free = self.slots.iter().position(Option::is_none);
             let slot = free.unwrap_or(self.slots.len());
             match self.slots.get_mut(slot) {
                 Some(place) => *place = Some(vcpu),
                 None => self.slots.push(Some(vcpu)),
             }
-            self.scheduler.admit(slot);
+            self.scheduler.admit(slot, waits.then_some(begins));
         }
         self.machine.alone = self.scheduler.alone();
     }

@@ -93,8 +93,8 @@ impl Scheduler {
         }
     }
 
-    /// A new vCPU, ready to run.
-    pub fn admit(&mut self, slot: Slot) {
+    /// A new vCPU: ready to run, or asleep until `begins` (in ticks).
+    pub fn admit(&mut self, slot: Slot, begins: Option<u64>) {
         let room = slot + 1;
         self.woken.reserve(room);
         self.ready.reserve(room);
@@ -106,7 +106,10 @@ impl Scheduler {
             account.left = self.slice;
         }
         self.count += 1;
-        self.ready.push_back(slot);
+        match begins {
+            None => self.ready.push_back(slot),
+            deadline => self.sleepers.push(Sleeper { slot, deadline }),
+        }
     }
 
     /// The vCPU that has the CPU gives it back and can go on.

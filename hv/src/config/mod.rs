@@ -5,6 +5,7 @@
 //! from it and from the machine is checked before a VM exists, and refused
 //! with what and why.
 
+pub mod pace;
 pub mod placement;
 mod read;
 

@@ -15,6 +15,7 @@ pub mod monitor;
 use crate::arch::cpu;
 use crate::boot::Files;
 use crate::bundle::Bundle;
+use crate::config::pace::Pace;
 use crate::config::placement::place;
 use crate::config::{Limits, VmConfig};
 use crate::console::Port;
@@ -28,7 +29,7 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use spin::{Mutex, Once};
 
 /// End of the names of configurations in a bundle.
@@ -45,6 +46,10 @@ struct Guest {
     /// vCPUs that haven't been retired.
     vcpus: AtomicUsize,
     state: Mutex<State>,
+    /// When its VM has begun, in ticks.
+    began: AtomicU64,
+    /// How soon it may start anew by itself.
+    pace: Mutex<Pace>,
 }
 
 /// What a guest is doing.
@@ -86,7 +91,7 @@ pub fn all(bundle: &Bundle<'static>, cpus: &'static [Mailbox], lines: bool) {
         only.port.show();
     }
     for guest in guests() {
-        guest.start();
+        guest.start(0);
     }
     off_if_all_have_ended();
 }
@@ -122,6 +127,8 @@ fn read(
         homes: Vec::new(),
         vcpus: AtomicUsize::new(0),
         state: Mutex::new(State::Starting),
+        began: AtomicU64::new(0),
+        pace: Mutex::default(),
     })
 }
 
@@ -144,16 +151,21 @@ fn settle_homes(guests: &mut [Guest], cpus: &'static [Mailbox]) {
 }
 
 impl Guest {
-    /// Makes its VM and lets it run. The state must be `Starting`, so that
-    /// only one CPU does it.
-    fn start(&self) {
+    /// Makes its VM and lets it run, after a wait of `wait` milliseconds. The
+    /// state must be `Starting`, so that only one CPU does it.
+    fn start(&self, wait: u64) {
         let name = &self.config.name;
         match self.make() {
-            Ok((vm, vcpus)) => {
+            Ok((vm, mut vcpus)) => {
                 let (count, mib) = (vcpus.len(), self.config.memory >> 20);
+                let begins = cpu::ticks() + wait * ticks_per_ms();
                 // The counter began at power-on.
-                let ms = cpu::ticks() / (cpu::ticks_per_second() / 1000).max(1);
+                let ms = begins / ticks_per_ms();
                 log::info!("VM {name}: {count} vCPUs, {mib} MiB, starts at {ms} ms");
+                for (vcpu, _) in &mut vcpus {
+                    vcpu.begins = begins;
+                }
+                self.began.store(begins, Ordering::Relaxed);
                 self.vcpus.store(count, Ordering::SeqCst);
                 *self.state.lock() = State::Running(vm);
                 for (vcpu, mailbox) in vcpus {
@@ -210,13 +222,30 @@ impl Guest {
         log::info!("VM {} has stopped: {reason}", self.config.name);
         if self.config.restart.after(reason) {
             *self.state.lock() = State::Starting;
-            self.start();
+            self.start(self.wait(reason));
         } else if reason == StopReason::Stopped {
             *self.state.lock() = State::Held;
         } else {
             *self.state.lock() = State::Ended;
         }
     }
+}
+
+impl Guest {
+    /// How long it waits before it starts anew, in milliseconds: not where
+    /// the user wants it to.
+    fn wait(&self, reason: StopReason) -> u64 {
+        if reason == StopReason::Restarted {
+            return 0;
+        }
+        let began = self.began.load(Ordering::Relaxed);
+        let lived = cpu::ticks().saturating_sub(began) / ticks_per_ms();
+        self.pace.lock().after(lived)
+    }
+}
+
+fn ticks_per_ms() -> u64 {
+    (cpu::ticks_per_second() / 1000).max(1)
 }
 
 /// Switches the machine off if every VM has ended by itself.

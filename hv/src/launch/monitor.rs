@@ -268,6 +268,6 @@ fn start(guest: &'static Guest) -> Result<(), &'static str> {
             State::Ending => return Err("it is still ending"),
         }
     }
-    guest.start();
+    guest.start(0);
     Ok(())
 }

@@ -8,7 +8,7 @@ const BURST: u64 = SLICE / BURSTS;
 
 fn with(count: usize) -> Scheduler {
     let mut scheduler = Scheduler::new(SLICE);
-    (0..count).for_each(|slot| scheduler.admit(slot));
+    (0..count).for_each(|slot| scheduler.admit(slot, None));
     scheduler
 }
 
@@ -26,6 +26,18 @@ fn ready_ones_take_turns() {
         .map(|round| turn(&mut scheduler, SLICE * round).unwrap())
         .collect();
     assert_eq!(order, [0, 1, 2, 0, 1, 2, 0]);
+}
+
+#[test]
+fn a_new_one_may_begin_later() {
+    let mut scheduler = with(0);
+    scheduler.admit(0, Some(10));
+    assert_eq!(
+        (scheduler.pick(5), scheduler.next_event()),
+        (None, Some(10))
+    );
+    scheduler.wake(10, |_, late| late);
+    assert_eq!(scheduler.pick(10), Some(0));
 }
 
 #[test]
@@ -115,7 +127,7 @@ fn who_leaves_is_forgotten() {
     scheduler.wake(1, |_, _| true);
     assert_eq!(scheduler.pick(1), Some(1));
     scheduler.leave();
-    scheduler.admit(0);
+    scheduler.admit(0, None);
     assert!(scheduler.alone());
     assert_eq!(scheduler.pick(2), Some(0));
 }

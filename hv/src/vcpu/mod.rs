@@ -174,6 +174,8 @@ pub struct Vcpu {
     pub timer: SavedTimer,
     /// The unit registers while they aren't loaded.
     pub units: Units,
+    /// It doesn't run before this, in ticks of the stable counter.
+    pub begins: u64,
 }
 
 /// FPR, LSX and LASX registers (one file), FCSR0 and FCC0 to FCC7.
@@ -219,6 +221,7 @@ impl Vcpu {
             units_loaded: false,
             units: Units::default(),
             steal: StealClock::default(),
+            begins: 0,
             shared,
             vm,
         })

@@ -2,12 +2,13 @@
 
 use anyhow::{Result, ensure};
 
+use super::LIMIT;
 use super::session::Session;
 
 use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
-use crate::hypervisor::Hypervisor;
+use crate::hypervisor::{GuestVm, Hypervisor};
 use crate::qemu::{Qemu, Timing};
 use crate::test::{Options, Tally};
 use crate::vm::{Files, LinuxVm};
@@ -57,6 +58,44 @@ pub fn reboots(
             Session::start(&machine).and_then(|mut session| rebooted(&mut session, REBOOTS));
         tally.check(&format!("{REBOOTS} reboots"), result);
     }
+    Ok(())
+}
+
+/// A VM that ends at once and is to start anew always is kept from doing so all the time.
+///
+/// # Errors
+/// The machine can't be made.
+pub fn pace(
+    _cx: &Context,
+    hypervisor: &Hypervisor,
+    options: &Options,
+    tally: &mut Tally,
+) -> Result<()> {
+    let vm = GuestVm {
+        more: "restart = always",
+        ..GuestVm::new("a", 1, "only=nothing")
+    };
+    let seed = options.seed.unwrap_or(1);
+    let machine = hypervisor.machine(&[vm], 1, Timing::Deterministic { seed })?;
+    tally.check("a VM that ends at once, again and again", paced(&machine));
+    Ok(())
+}
+
+/// The times at which its VM starts, in milliseconds, become a second apart, but no more.
+fn paced(machine: &Qemu) -> Result<()> {
+    let mut running = machine.spawn()?;
+    let mut starts: Vec<u64> = Vec::new();
+    while starts.len() < 14 {
+        running.console.wait_for(" starts at ", LIMIT)?;
+        starts.push(running.console.wait_for(" ms", LIMIT)?.parse()?);
+    }
+    let gaps: Vec<u64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let (first, last) = (gaps[0], gaps[gaps.len() - 4..].iter());
+    ensure!(first < 50, "it waits {first} ms at first");
+    ensure!(
+        last.clone().all(|gap| (1000..1100).contains(gap)),
+        "it starts every {gaps:?} ms"
+    );
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! A user is played at the console: logs in, types commands, uses the monitor, reboots,
 //! switches off. All runs are deterministic but for the moment that a key is pressed.
 
+mod boot;
 mod cycles;
 mod flood;
 mod load;
@@ -33,13 +34,15 @@ pub const LIMIT: Duration = Duration::from_secs(240);
 type Step = fn(&Context, &Hypervisor, &Options, &mut Tally) -> Result<()>;
 
 /// The steps, by the names that `--only` knows.
-const STEPS: [(&str, Step); 8] = [
+const STEPS: [(&str, Step); 10] = [
     ("one", one::run),
+    ("boot", boot::run),
     ("two", two::run),
     ("flood", flood::run),
     ("shapes", shapes::run),
     ("stop-start", cycles::stop_and_start),
     ("reboots", cycles::reboots),
+    ("pace", cycles::pace),
     ("load", load::run),
     ("refusals", refusals::run),
 ];
