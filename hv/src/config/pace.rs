@@ -6,7 +6,7 @@
 //! for all of them. A Linux that reboots as fast as it can isn't held up.
 
 /// A life below this is short, in milliseconds.
-const SHORT_MS: u64 = 500;
+const SHORT_MS: u64 = 200;
 /// The first wait, and the longest, in milliseconds.
 const FIRST_MS: u64 = 10;
 const LONGEST_MS: u64 = 1000;

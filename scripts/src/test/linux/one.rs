@@ -47,7 +47,7 @@ pub fn run(
     let machine = files.machine(cx, hypervisor, &vms, VCPUS, timing, "")?;
     let mut session = Session::start(&machine)?;
     let hz = f64::from(kernel_hz(cx)?);
-    let checks: [Check<'_>; 11] = [
+    let checks: [Check<'_>; 12] = [
         ("login, and an echo", &|s| s.log_in()),
         ("CPUs", &cpus),
         ("kernel log", &log),
@@ -57,6 +57,7 @@ pub fn run(
         ("4 KiB pasted", &paste),
         ("CPU off and on", &hotplug),
         ("idle vCPUs", &idle),
+        ("no spurious interrupt", &spurious),
         ("monitor", &monitor),
         ("reboot and power-off", &end),
     ];
@@ -216,6 +217,13 @@ fn idle(session: &mut Session) -> Result<()> {
         let most = 4 * wakes + 100 + u64::from(QUIET_SECONDS);
         ensure!(left <= most, "CPU {cpu}: {left} exits, woken {wakes} times");
     }
+    Ok(())
+}
+
+/// No CPU was interrupted by something that had gone when it looked.
+fn spurious(session: &mut Session) -> Result<()> {
+    let count = session.line("awk '/^ *ERR:/ { print $2 }' /proc/interrupts")?;
+    ensure!(count == "0", "{count} spurious interrupts");
     Ok(())
 }
 
