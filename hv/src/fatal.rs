@@ -2,8 +2,8 @@
 //!
 //! One CPU dumps; the others are told to halt, and the machine stops.
 
-use crate::arch::cpu;
 use crate::arch::trap::{self, Frame};
+use crate::arch::{boot, cpu};
 use crate::console;
 use crate::isa::csr_read;
 use crate::isa::exception::Ecode;
@@ -82,6 +82,11 @@ pub fn exception(kind: &str, frame: &Frame, estat: u64, address: u64) -> ! {
             ));
         }
     }
+    say(format_args!(
+        "image at {:#x}, linked at {:#x}",
+        boot::image().0,
+        boot::LINKED_AT
+    ));
     let [_, ra, _, sp, ..] = frame.gprs;
     callers(sp, &[ra]);
     stop()

@@ -2,7 +2,7 @@
 
 mod memory;
 
-use crate::arch::{cpu, leftovers, lvz, trap, world_switch};
+use crate::arch::{boot, cpu, leftovers, lvz, trap, world_switch};
 use crate::bundle::Bundle;
 use crate::dev::irq_line::EiointcVector;
 use crate::mm::addr::Hpa;
@@ -65,6 +65,7 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
         Ok(level) => log::set_max_level(level),
         Err(name) => log::warn!("log={name}: no such level"),
     }
+    log::debug!("the image is at {:#x}", boot::image().0);
     if let Err(wrong) = board::check(&command_line, board::this()) {
         refuse(wrong)
     }

@@ -38,7 +38,7 @@ pub const MODE: u64 = 0xb0;
 /// CRMD: interrupts on.
 const CRMD_IE: u64 = 1 << 2;
 /// Address of the image, as the linker script has it.
-const LINKED_AT: u64 = 0x9000_0000_0020_0000;
+pub const LINKED_AT: u64 = 0x9000_0000_0020_0000;
 /// Bytes of the stack that a CPU has.
 pub const STACK_BYTES: usize = 64 << 10;
 

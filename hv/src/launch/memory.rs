@@ -49,14 +49,19 @@ pub fn take(
             far += if near.is_none() { bytes } else { 0 };
         }
     }
-    report(config, nodes, far);
+    report(
+        config,
+        nodes,
+        far,
+        regions.iter().map(|region| region.hpa).min(),
+    );
     let ram = GuestRam::uncleared(regions, memory).map_err(|error| format!("{error:?}"))?;
     Ok((taken, ram))
 }
 
-/// Says where a VM's RAM is, on a machine with several nodes; `far` bytes of
-/// it aren't on the VM's.
-fn report(config: &VmConfig, nodes: &[u32], far: u64) {
+/// Says where a VM's RAM is, on a machine with several nodes: `far` bytes of
+/// it aren't on the VM's, and its lowest address is `lowest`.
+fn report(config: &VmConfig, nodes: &[u32], far: u64, lowest: Option<Hpa>) {
     let several = FRAMES
         .lock()
         .as_ref()
@@ -65,8 +70,8 @@ fn report(config: &VmConfig, nodes: &[u32], far: u64) {
     if far > 0 {
         let mib = far.div_ceil(1 << 20);
         log::warn!("VM {name}: {mib} MiB of its RAM aren't on its CPUs' nodes {nodes:?}");
-    } else if several == Some(true) {
-        log::info!("VM {name}: its RAM is on nodes {nodes:?}");
+    } else if let (Some(true), Some(lowest)) = (several, lowest) {
+        log::info!("VM {name}: its RAM is on nodes {nodes:?}, from {lowest} on");
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod application;
 mod guests;
+mod nodes;
 mod refusals;
 
 pub use guests::PARAVIRTUAL;
@@ -45,6 +46,7 @@ impl Part for Hv {
             application::check(&application),
         );
         refusals::run(&hypervisor, tally)?;
+        nodes::run(&hypervisor, tally)?;
         guests::run(&hypervisor, options, tally)
     }
 }
