@@ -120,6 +120,7 @@ fn stop() -> ! {
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
+    crate::efi::give_up(info);
     begin();
     say(format_args!("{info}"));
     callers(trap::stack_pointer(), &[]);

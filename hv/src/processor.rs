@@ -90,6 +90,7 @@ impl Processor {
                 mailbox,
                 gids,
                 timer: None,
+                poll: start::console_poll(mailbox.id),
                 console: false,
                 alone: false,
             },

@@ -29,6 +29,13 @@ static CPUS: Once<Vec<Cpu>> = Once::new();
 
 static CONSOLE_VECTOR: Once<EiointcVector> = Once::new();
 
+/// The CPU that looks at the console, where that has no interrupt.
+static CONSOLE_POLLER: Once<u32> = Once::new();
+
+/// How often it does: a FIFO of 16 bytes fills in 1.4 ms at 115200 baud, but
+/// nobody types as fast.
+const POLLS_PER_SECOND: u64 = 100;
+
 static MAILBOXES: Once<Vec<Mailbox>> = Once::new();
 
 /// The machine's CPUs; empty before they are known.
@@ -106,7 +113,7 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
     for mailbox in mailboxes.iter().filter(|mailbox| mailbox.id() != cpu::id()) {
         ipi::send(mailbox.id(), ipi::Vector::Wake);
     }
-    set_up_input(&machine);
+    set_up_input(&machine, &command_line);
     start_guests(tables.initrd, mailboxes, lines_only(&command_line));
     work(mailboxes, gid_bits)
 }
@@ -126,18 +133,38 @@ fn start_guests(initrd: Option<Range>, mailboxes: &'static [Mailbox], lines: boo
     }
 }
 
-/// Lets this CPU take the console's interrupt.
-fn set_up_input(machine: &Machine) {
+/// Lets this CPU take the console's interrupt. Where nobody says how that
+/// comes, it looks at times instead: as on boards whose console is the
+/// processor's own UART, which the legacy controller serves. `console=poll`
+/// wants it so anyway.
+fn set_up_input(machine: &Machine, command_line: &str) {
     eiointc::set_up();
     machine.pch_pics.iter().for_each(|&at| pch_pic::silence(at));
-    let Some(route) = machine.console_interrupt else {
-        log::warn!("the console's interrupt isn't known: no input");
-        return;
-    };
-    eiointc::enable(route.vector, cpu::id());
-    pch_pic::enable(&route);
-    CONSOLE_VECTOR.call_once(|| route.vector);
-    console::use_interrupt();
+    let polled = command_line
+        .split_ascii_whitespace()
+        .any(|word| word == "console=poll");
+    match machine.console_interrupt.filter(|_| !polled) {
+        Some(route) => {
+            eiointc::enable(route.vector, cpu::id());
+            pch_pic::enable(&route);
+            CONSOLE_VECTOR.call_once(|| route.vector);
+            console::use_interrupt();
+        }
+        None => {
+            log::info!("the console is polled");
+            CONSOLE_POLLER.call_once(|| cpu::id());
+            console::use_polling();
+        }
+    }
+}
+
+/// Ticks between two looks of the CPU `id` at the console; 0 where that isn't
+/// its to do.
+pub fn console_poll(id: u32) -> u64 {
+    match CONSOLE_POLLER.get() {
+        Some(&poller) if poller == id => cpu::ticks_per_second() / POLLS_PER_SECOND,
+        _ => 0,
+    }
 }
 
 /// Does what the console's interrupt is for. It is acknowledged first: what
@@ -145,8 +172,8 @@ fn set_up_input(machine: &Machine) {
 pub fn console_interrupt(notifier: &impl Notifier) {
     if let Some(&vector) = CONSOLE_VECTOR.get() {
         eiointc::acknowledge(vector);
-        launch::monitor::serve(notifier);
     }
+    launch::monitor::serve(notifier);
 }
 
 /// Whether the command line wants a single VM's output line by line too:

@@ -82,6 +82,12 @@ pub fn use_interrupt() {
     });
 }
 
+/// From here on somebody looks at times whether the UART would interrupt:
+/// its interrupt goes nowhere. Output waits for the line.
+pub fn use_polling() {
+    with_screen(|screen| screen.out().interrupt_on_input());
+}
+
 /// Whether the UART interrupts; asked again after everything that it may
 /// want has been done.
 #[must_use]

@@ -141,6 +141,13 @@ impl Firmware {
         }
     }
 
+    /// Ends the application at once, with this status.
+    pub fn exit(&self, status: Status) {
+        self.withdraw();
+        // SAFETY: the application's own handle; nothing of it runs after that.
+        let _ = unsafe { (self.boot().exit)(self.image, status, 0, null_mut()) };
+    }
+
     /// The time of day in seconds since 1970; `None` where firmware has no
     /// clock. A clock without a time zone is taken for UTC.
     pub fn seconds(&self) -> Option<i64> {

@@ -32,11 +32,30 @@ use crate::platform::board;
 use crate::platform::efi::{self, Moment, Tables};
 use crate::platform::machine::{Console, Machine};
 use alloc::string::ToString;
-use core::fmt::Write;
+use core::fmt::{Display, Write};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
 use firmware::Firmware;
 use refusal::Refusal;
 use uefi_raw::table::system::SystemTable;
 use uefi_raw::{Handle, Status};
+
+/// Firmware, while it works and this code runs; for a panic only. Cleared by
+/// `_start` with the heap: it lies in the same section.
+#[unsafe(link_section = ".bss.efi")]
+static FIRMWARE: AtomicPtr<Firmware> = AtomicPtr::new(null_mut());
+
+/// Where firmware still works, says what has gone wrong on its console and
+/// leaves the machine to it; else comes back.
+pub fn give_up(what: &dyn Display) {
+    let firmware = FIRMWARE.swap(null_mut(), Ordering::SeqCst);
+    // SAFETY: `application` has put it there, and takes it away before it
+    // ends.
+    if let Some(firmware) = unsafe { firmware.as_ref() } {
+        let _ = writeln!(firmware.console(), "Loongvisor doesn't start: {what}");
+        firmware.exit(Status::ABORTED);
+    }
+}
 
 /// What is handed over, besides firmware's own tables.
 struct Found {
@@ -51,10 +70,12 @@ pub extern "C" fn application(image: Handle, system: *mut SystemTable) -> Status
     // SAFETY: firmware gives its system table, valid until boot services end.
     let firmware = unsafe { Firmware::new(image, system) };
     heap::set_up();
+    FIRMWARE.store((&raw const firmware).cast_mut(), Ordering::SeqCst);
     let refusal = match find(&firmware).and_then(|found| handover::prepare(&firmware, &found)) {
         Ok(handover) => handover.go(&firmware),
         Err(refusal) => refusal,
     };
+    FIRMWARE.store(null_mut(), Ordering::SeqCst);
     let _ = writeln!(firmware.console(), "Loongvisor doesn't start: {refusal}");
     firmware.withdraw();
     refusal.status()
@@ -87,6 +108,13 @@ fn find(firmware: &Firmware) -> Result<Found, Refusal> {
 fn check_board(options: &[u8]) -> Result<(), Refusal> {
     let text = core::str::from_utf8(options).unwrap_or_default();
     let text = text.trim_end_matches('\0');
+    // What a fault of this part looks like, as `crash=` shows others later.
+    if text
+        .split_ascii_whitespace()
+        .any(|word| word == "crash=firmware")
+    {
+        panic!("crash=firmware was asked for");
+    }
     board::check(text, board::this()).map_err(|wrong| Refusal::Board(wrong.to_string()))
 }
 

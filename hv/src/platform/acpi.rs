@@ -252,7 +252,10 @@ fn power_off<M: Pointed>(memory: &M, tables: &Tables<'_, M>) -> Option<PowerOff>
     let (register, (shift, now), width) = if flags.system_is_hw_reduced_acpi() {
         (fadt.sleep_control_register().ok()??, SLEEP_CONTROL, 1)
     } else {
-        (fadt.pm1a_control_block().ok()?, PM1_CONTROL, 2)
+        let register = fadt.pm1a_control_block().ok()?;
+        // The LS7A's takes words only, and its table says that it is one.
+        let width = if register.bit_width == 32 { 4 } else { 2 };
+        (register, PM1_CONTROL, width)
     };
     let in_memory: Option<GenericAddress> = (register.address_space == AddressSpace::SystemMemory
         && register.address != 0)

@@ -31,6 +31,9 @@ pub(super) struct Machine {
     pub(super) mailbox: &'static Mailbox,
     pub(super) gids: GidPool,
     pub(super) timer: Option<u64>,
+    /// Ticks between two looks at the console, which this CPU polls; 0 where
+    /// it doesn't.
+    pub(super) poll: u64,
     /// The console has received something.
     pub(super) console: bool,
     /// The loaded vCPU is the only one of this CPU.
@@ -44,6 +47,12 @@ impl Machine {
             return;
         }
         self.timer = event;
+        let event = if self.poll == 0 {
+            event
+        } else {
+            let poll = now + self.poll;
+            Some(event.map_or(poll, |event| event.min(poll)))
+        };
         let tcfg = event.map_or(0, |at| {
             // In steps of four ticks, and never 0: the next step after it.
             let ticks = (at.saturating_sub(now) & LONGEST | 3) + 1;
@@ -61,6 +70,7 @@ impl Machine {
             // SAFETY: acknowledges the timer's interrupt.
             unsafe { csr_write!(TICLR, TICLR::CLR::SET.value) };
             self.timer = None;
+            self.console |= self.poll != 0;
             look = true;
         }
         if estat & eiointc::LINE.bit() != 0 {

@@ -93,14 +93,14 @@ fn spcr(interface: u8, space: u8, at: u64, interrupt: u32) -> Vec<u8> {
     body
 }
 
-/// A FADT of reduced hardware, or of PM1 registers.
-fn fadt(reduced: bool, dsdt: u64) -> Vec<u8> {
+/// A FADT of reduced hardware, or of PM1 registers of `bits` bits.
+fn fadt(reduced: bool, bits: u8, dsdt: u64) -> Vec<u8> {
     let mut table = vec![0; 276];
     let flags = if reduced { 1u32 << 20 } else { 0 };
     table[112..116].copy_from_slice(&flags.to_le_bytes());
     table[140..148].copy_from_slice(&dsdt.to_le_bytes());
     for (offset, at) in [(172, 0x100d_0014u64), (244, 0x100e_001c)] {
-        table[offset..offset + 4].copy_from_slice(&[0, 8, 0, 1]);
+        table[offset..offset + 4].copy_from_slice(&[0, bits, 0, 0]);
         table[offset + 4..offset + 12].copy_from_slice(&at.to_le_bytes());
     }
     table.split_off(36)
@@ -156,19 +156,21 @@ fn consoles_of_other_kinds_are_told_apart() {
 
 #[test]
 fn switching_off_by_either_kind_of_register() {
-    let power_off = |reduced, code: &[u8]| {
+    let with_bits = |reduced, bits, code: &[u8]| {
         let mut tables = Tables::new();
         tables.add(b"APIC", &madt(&[(0, 1)]));
         let dsdt = tables.put(b"DSDT", code);
-        tables.add(b"FACP", &fadt(reduced, dsdt));
+        tables.add(b"FACP", &fadt(reduced, bits, dsdt));
         tables.read().unwrap().power_off
     };
+    let power_off = |reduced, code| with_bits(reduced, 16, code);
     let reduced = power_off(true, S5).unwrap();
     assert_eq!((reduced.register, reduced.width), (0x100e_001c, 1));
     assert_eq!((reduced.keep, reduced.value), (0, 0x34));
     let fixed = power_off(false, S5).unwrap();
     assert_eq!((fixed.register, fixed.width), (0x100d_0014, 2));
     assert_eq!((fixed.keep, fixed.value), (!0x1c00, 5 << 10 | 1 << 13));
+    assert_eq!(with_bits(false, 32, S5).map(|found| found.width), Some(4));
     assert_eq!(power_off(true, b"_S4_"), None);
     assert_eq!(power_off(true, b"_S5_\x12\x06\x04\x0a\x08"), None);
     assert_eq!(power_off(true, b"_S5_\x12"), None);
