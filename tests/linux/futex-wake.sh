@@ -4,7 +4,7 @@
 # program is there, tests/wake: the same ROUNDS times, with threads that are made once.
 # What is around may count exits between a line "count NAME" and the next "count end";
 # nothing else runs meanwhile, nor while perf measures. It needs no hypervisor, and runs
-# on a board as it is.
+# on a board as it is: with HOLD, "yes", it gives a shell at the end.
 
 . /job.d/lib.sh
 
@@ -60,3 +60,6 @@ echo "{\"benchmark\":\"futex-wake\",\"cpus\":$(nproc),\"threads\":$THREADS," \
     "\"ipis\":{\"wake\":$(number /tmp/ipis.wake),\"rest\":$(number /tmp/ipis.rest)}}"
 snapshot end
 kernel_log measured
+if [ "$HOLD" = yes ]; then
+    setsid cttyhack sh -l
+fi

@@ -1,11 +1,12 @@
 //! `cargo xtask bench`: the measurements, and the one list they stand in.
 
 mod exits;
-mod futex_wake;
+pub mod futex_wake;
 mod guest;
+mod latency;
 mod lvz;
-mod systems;
-mod trace;
+pub mod systems;
+pub mod trace;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -27,6 +28,12 @@ pub struct Options {
     /// Draw the distribution into this file.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Write the initramfs that measures on a board to this file, and measure nothing.
+    #[arg(long, value_name = "FILE")]
+    pub initramfs: Option<PathBuf>,
+    /// Take the figures from this file, which --json wrote, and measure nothing.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub from: Option<PathBuf>,
     /// The first seed of deterministic runs.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -92,7 +99,9 @@ pub fn benches() -> Vec<Box<dyn Bench>> {
         Box::new(exits::Exits),
         Box::new(lvz::Lvz),
         Box::new(futex_wake::FutexWake),
+        Box::new(futex_wake::baseline::Renew),
         Box::new(guest::Guest),
+        Box::new(latency::Latency),
     ]
 }
 
@@ -120,6 +129,6 @@ pub fn run(cx: &Context, name: &str, options: &Options) -> Result<()> {
 /// Prints the measurements.
 pub fn list() {
     for bench in benches() {
-        println!("{:11} {}", bench.name(), bench.about());
+        println!("{:13} {}", bench.name(), bench.about());
     }
 }

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use serde::Serialize;
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
 
 use super::trace::{Trace, Windows};
 use crate::context::Context;
@@ -15,7 +15,7 @@ use crate::guest::images::Image;
 use crate::guest::job::Job;
 use crate::guest::machine::{COMMAND_LINE, Machine, run_watched, with_job};
 use crate::guest::report::Report;
-use crate::hypervisor::Hypervisor;
+use crate::hypervisor::{Hypervisor, lines_of};
 use crate::qemu::{Qemu, Timing};
 use crate::vm::{Files, LinuxVm};
 
@@ -48,8 +48,63 @@ impl<'a> Lab<'a> {
     }
 }
 
+/// What runs on a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// The system alone, on as many CPUs as the machine has.
+    Alone,
+    /// Two of them, on CPUs of their own; the second is the neighbour. The word `role`
+    /// on each one's command line says which it is; on the machine itself it is `both`.
+    Beside,
+}
+
+impl Shape {
+    /// CPUs of the machine.
+    fn cpus(self) -> u32 {
+        match self {
+            Self::Alone => CPUS,
+            Self::Beside => 2 * BESIDE_CPUS,
+        }
+    }
+
+    /// What is added to the command line on the machine itself.
+    fn on_the_machine(self) -> &'static str {
+        match self {
+            Self::Alone => "",
+            Self::Beside => " role=both",
+        }
+    }
+
+    /// The VMs: name, vCPUs, more of the command line, more of the file.
+    fn vms(self) -> Vec<(&'static str, u32, &'static str, &'static str)> {
+        match self {
+            Self::Alone => vec![(MEASURED, CPUS, "", "")],
+            Self::Beside => vec![
+                (
+                    MEASURED,
+                    BESIDE_CPUS,
+                    " role=latency",
+                    "cpus = \"0-3\"\nexclusive = true\n",
+                ),
+                (
+                    "neighbour",
+                    BESIDE_CPUS,
+                    " role=storm",
+                    "cpus = \"4-7\"\nexclusive = true\n",
+                ),
+            ],
+        }
+    }
+}
+
+/// The VM that is measured.
+const MEASURED: &str = "bench";
+
+/// CPUs of each of two systems.
+const BESIDE_CPUS: u32 = 4;
+
 /// A system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
     /// Linux on the machine itself.
@@ -101,7 +156,7 @@ impl System {
         matches!(self, Self::KvmParavirtual | Self::Kvm)
     }
 
-    /// Boots the system with `seed` and runs `job`, which is part of the measurement
+    /// Boots the system alone with `seed` and runs `job`, which is part of the measurement
     /// `bench`; `see` gets each line that is printed.
     ///
     /// # Errors
@@ -114,21 +169,43 @@ impl System {
         job: &Job,
         see: &mut dyn FnMut(&str),
     ) -> Result<Run> {
+        self.run_as(lab, bench, seed, job, Shape::Alone, see)
+    }
+
+    /// [`System::run`] in any shape; every system of it gets the job.
+    ///
+    /// # Errors
+    /// As [`System::run`].
+    pub fn run_as(
+        self,
+        lab: &Lab<'_>,
+        bench: &str,
+        seed: u64,
+        job: &Job,
+        shape: Shape,
+        see: &mut dyn FnMut(&str),
+    ) -> Result<Run> {
         let cx = lab.cx;
         let name = format!("{bench}-{}-seed-{seed}", self.slug());
         let qemu = match self {
-            Self::Bare => bare(lab, seed, job)?,
-            Self::Paravirtual => ours(lab, true, seed, job)?,
-            Self::Native => ours(lab, false, seed, job)?,
-            Self::KvmParavirtual => in_kvm(lab, "la464,kvm-pv-ipi=on", seed, job)?,
-            Self::Kvm => in_kvm(lab, "la464,kvm-pv-ipi=off", seed, job)?,
+            Self::Bare => bare(lab, seed, job, shape)?,
+            Self::Paravirtual => ours(lab, true, seed, job, shape)?,
+            Self::Native => ours(lab, false, seed, job, shape)?,
+            Self::KvmParavirtual => in_kvm(lab, "la464,kvm-pv-ipi=on", seed, job, shape)?,
+            Self::Kvm => in_kvm(lab, "la464,kvm-pv-ipi=off", seed, job, shape)?,
         };
         let trace = Trace::new(cx)?;
         let machine = trace.of(qemu.machine);
         let command = portable(&machine.command_line());
         let finished = run_watched(cx, &machine, &name, LIMIT, see)?;
         let (host, guest) = Report::split(&finished.text);
-        let report = if self.is_kvm() { guest } else { host };
+        let report = match (self, shape) {
+            (Self::KvmParavirtual | Self::Kvm, _) => guest,
+            (Self::Paravirtual | Self::Native, Shape::Beside) => {
+                Report::read(&lines_of(MEASURED, &finished.text))
+            }
+            _ => host,
+        };
         ensure!(
             report.ended.as_deref() == Some("0"),
             "{}, seed {seed}: the job didn't end well; the console is in {}",
@@ -140,6 +217,7 @@ impl System {
             report,
             windows,
             command,
+            console: finished.text,
         })
     }
 }
@@ -178,9 +256,9 @@ pub fn named(name: &str) -> Result<System, String> {
 }
 
 /// The machine that boots Linux itself.
-fn machine(image: Image, memory_mib: u32, seed: u64) -> Machine {
+fn machine(image: Image, memory_mib: u32, seed: u64, shape: Shape) -> Machine {
     Machine {
-        cpus: CPUS,
+        cpus: shape.cpus(),
         memory_mib,
         timing: Timing::Deterministic { seed },
         lvz: true,
@@ -190,8 +268,9 @@ fn machine(image: Image, memory_mib: u32, seed: u64) -> Machine {
 }
 
 /// The machine that runs `job` itself.
-fn bare(lab: &Lab<'_>, seed: u64, job: &Job) -> Result<Ready> {
-    let machine = machine(Image::Bench, MEMORY_MIB, seed);
+fn bare(lab: &Lab<'_>, seed: u64, job: &Job, shape: Shape) -> Result<Ready> {
+    let mut machine = machine(Image::Bench, MEMORY_MIB, seed, shape);
+    machine.append += shape.on_the_machine();
     with_initrd(lab, &machine, job)
 }
 
@@ -204,30 +283,35 @@ fn with_initrd(lab: &Lab<'_>, machine: &Machine, job: &Job) -> Result<Ready> {
 }
 
 /// The machine that runs `job` in a guest of KVM's whose CPUs are of the model `cpu`.
-fn in_kvm(lab: &Lab<'_>, cpu: &str, seed: u64, job: &Job) -> Result<Ready> {
-    let append = format!("{COMMAND_LINE} {STEADY} job_limit={JOB_LIMIT}");
+fn in_kvm(lab: &Lab<'_>, cpu: &str, seed: u64, job: &Job, shape: Shape) -> Result<Ready> {
+    let append = |words: &str| format!("{COMMAND_LINE} {STEADY} job_limit={JOB_LIMIT}{words}");
+    let mut vms = shape.vms().into_iter();
+    let (_, vcpus, words, _) = vms.next().context("a shape has a VM")?;
+    let neighbour = vms.next().map(|(_, _, words, _)| append(words));
     let variables = [
         ("CPU", cpu.to_owned()),
-        ("VCPUS", CPUS.to_string()),
+        ("VCPUS", vcpus.to_string()),
         ("MEMORY", MEMORY_MIB.to_string()),
         ("SEED", seed.to_string()),
         ("DISTURB", "no".to_owned()),
-        ("APPEND", append),
+        ("APPEND", append(words)),
+        ("NEIGHBOUR", neighbour.unwrap_or_default()),
     ];
     let host = Job::new(lab.cx, "kvm-host.sh", &variables)?.with_file("guest.cpio", job.bytes())?;
-    with_initrd(lab, &machine(Image::KvmHost, HOST_MIB, seed), &host)
+    with_initrd(lab, &machine(Image::KvmHost, HOST_MIB, seed, shape), &host)
 }
 
 /// The machine that runs `job` in a guest of ours, with or without the paravirtual IPI.
-fn ours(lab: &Lab<'_>, paravirtual: bool, seed: u64, job: &Job) -> Result<Ready> {
+fn ours(lab: &Lab<'_>, paravirtual: bool, seed: u64, job: &Job, shape: Shape) -> Result<Ready> {
     let files = Files::new(lab.cx, Image::Bench, Some(job))?;
-    let vm = LinuxVm {
-        command_line: format!("{QUIET} {STEADY} job_limit={JOB_LIMIT}"),
-        more: format!("[paravirt]\nipi = {paravirtual}"),
-        ..LinuxVm::new("bench", CPUS, MEMORY_MIB)
+    let vm = |(name, vcpus, words, more)| LinuxVm {
+        command_line: format!("{QUIET} {STEADY} job_limit={JOB_LIMIT}{words}"),
+        more: format!("{more}[paravirt]\nipi = {paravirtual}"),
+        ..LinuxVm::new(name, vcpus, MEMORY_MIB)
     };
+    let vms: Vec<LinuxVm> = shape.vms().into_iter().map(vm).collect();
     let timing = Timing::Deterministic { seed };
-    let machine = files.machine(lab.cx, &lab.hypervisor, &[vm], CPUS, timing, "")?;
+    let machine = files.machine(lab.cx, &lab.hypervisor, &vms, shape.cpus(), timing, "")?;
     let files = Box::new(files);
     Ok(Ready { machine, files })
 }
@@ -248,6 +332,8 @@ pub struct Run {
     pub windows: Windows,
     /// How the machine was started, without its files' places.
     pub command: String,
+    /// All that was printed.
+    pub console: String,
 }
 
 #[cfg(test)]

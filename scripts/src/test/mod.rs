@@ -10,6 +10,7 @@ mod lines;
 mod linux;
 mod lvz;
 mod tally;
+mod wake;
 
 pub use tally::Tally;
 
@@ -57,6 +58,7 @@ pub fn parts() -> Vec<Box<dyn Part>> {
         Box::new(ipi::Ipi),
         Box::new(linux::Linux),
         Box::new(flash::Flash),
+        Box::new(wake::Wake),
         Box::new(kvm::Kvm),
     ]
 }

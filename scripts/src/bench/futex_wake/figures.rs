@@ -1,12 +1,13 @@
 //! A column's figures, over all seeds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::model::{Counts, Reading};
-use super::part::Part;
+use super::part::GuestPart;
 use super::samples::Summary;
 use crate::bench::systems::{Run, System};
 use crate::bench::trace;
@@ -16,7 +17,7 @@ const WAKE: &str = "wake";
 const REST: &str = "rest";
 
 /// What a column has come to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Whose it is.
     pub system: System,
@@ -44,7 +45,7 @@ pub struct Figures {
 
 /// What a wake takes of all CPUs, from the call that wakes until the woken thread sleeps
 /// again.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wake {
     /// Exits from guest mode by reason.
     pub exits: BTreeMap<String, f64>,
@@ -69,7 +70,7 @@ impl Figures {
     pub fn of(system: System, runs: &[Run]) -> Result<Self> {
         let parts = runs
             .iter()
-            .map(|run| Part::read(&run.report.text))
+            .map(|run| GuestPart::read(&run.report.text))
             .collect::<Result<Vec<_>>>()?;
         let first = parts.first().context("no run")?;
         let versions = [first.kernel.clone(), first.perf.clone()];
@@ -80,7 +81,7 @@ impl Figures {
                 "runs of different kernels or shapes"
             );
         }
-        let all = |of: fn(&Part) -> &[u64]| {
+        let all = |of: fn(&GuestPart) -> &[u64]| {
             let all = parts.iter().flat_map(of);
             let all: Vec<f64> = all.map(|&ns| ns as f64).collect();
             Summary::of(&all).context("no round was measured")
@@ -125,6 +126,22 @@ impl Figures {
     }
 }
 
+/// The columns in the file `path` of figures.
+///
+/// # Errors
+/// It can't be read, or has none.
+pub fn read(path: &Path) -> Result<Vec<Figures>> {
+    #[derive(Deserialize)]
+    struct File {
+        columns: Vec<Figures>,
+    }
+    let name = path.display();
+    let text = std::fs::read(path).with_context(|| format!("{name} can't be read"))?;
+    let file: File = serde_json::from_slice(&text)
+        .with_context(|| format!("{name} has no figures of this measurement"))?;
+    Ok(file.columns)
+}
+
 /// The median of the exits of all rounds that wake, by reason.
 fn round_exits(runs: &[Run]) -> trace::Exits {
     let windows = runs.iter().filter_map(|run| run.windows.get(WAKE));
@@ -156,7 +173,7 @@ fn waker_exits(runs: &[Run]) -> f64 {
 
 /// What a wake took on the average: the difference of the rounds that wake and those that
 /// don't.
-fn wake(runs: &[Run], parts: &[Part]) -> Result<Wake> {
+fn wake(runs: &[Run], parts: &[GuestPart]) -> Result<Wake> {
     let mut sum = Wake::default();
     let mut wakes = 0.0;
     for (run, part) in runs.iter().zip(parts) {
@@ -230,6 +247,7 @@ pub mod tests {
             report: Report::read(&text),
             windows: windows.into(),
             command: "q".to_owned(),
+            console: String::new(),
         }
     }
 
@@ -250,6 +268,20 @@ pub mod tests {
         );
         assert_eq!(figures.counts(Reading::All).instructions, 0.25e6);
         assert_eq!(figures.commands, ["q", "q"]);
+    }
+
+    #[test]
+    fn a_file_of_figures_gives_them_back() {
+        let all = vec![
+            figures(System::Bare, &[0.021], 0.0),
+            figures(System::KvmParavirtual, &[0.03, 0.0475], 1.5),
+        ];
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = serde_json::json!({ "columns": all, "more": 1 }).to_string();
+        std::fs::write(file.path(), text).unwrap();
+        assert_eq!(read(file.path()).unwrap(), all);
+        std::fs::write(file.path(), "{}").unwrap();
+        assert!(read(file.path()).is_err());
     }
 
     #[test]

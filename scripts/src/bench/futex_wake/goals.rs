@@ -15,6 +15,8 @@ pub struct Goal {
     pub value: f64,
     /// The most that it may be.
     pub limit: f64,
+    /// Whether it was counted, and isn't the model's.
+    pub counted: bool,
 }
 
 impl Goal {
@@ -26,7 +28,9 @@ impl Goal {
 
 impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, value, limit } = self;
+        let Self {
+            what, value, limit, ..
+        } = self;
         let word = if self.met() { "met" } else { "missed" };
         writeln!(f, "goal: {what}: {value:.2}, at most {limit:.2}: {word}")
     }
@@ -69,7 +73,12 @@ pub fn goals(figures: &[Figures], model: Model) -> Vec<Goal> {
         let Some(ours) = find(system) else { continue };
         let mut goal = |what: &str, value: f64, limit: f64| {
             let what = format!("{}, {what}", system.label());
-            goals.push(Goal { what, value, limit });
+            goals.push(Goal {
+                counted: !what.ends_with("model"),
+                what,
+                value,
+                limit,
+            });
         };
         goal("÷ bare", ours.summary.minimum / bare.summary.minimum, ratio);
         goal("instructions added a wake", ours.added(bare)[0], added);

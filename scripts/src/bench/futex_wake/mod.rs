@@ -9,24 +9,27 @@
 //! with the wakes and without: the difference, by the wake, is what a wake takes until
 //! the woken thread sleeps again. What exits would add on silicon is a model, and says so.
 
+pub mod baseline;
 mod figures;
 mod goals;
 mod model;
-mod part;
+pub mod part;
 mod plot;
+mod results;
 mod samples;
 mod table;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::figures::Figures;
-use self::model::{CLOCK_MHZ, MEASURED, Model, Reading};
-use super::systems::{CPUS, Lab, System};
+pub use self::results::Results;
+use super::systems::{CPUS, Lab};
 use super::{Bench, Options};
 use crate::bare;
 use crate::cache::write_atomically;
 use crate::context::Context;
+use crate::guest::images::Image;
 use crate::guest::job::Job;
 use crate::progress::Progress;
 use crate::run::NEEDS;
@@ -52,36 +55,22 @@ impl Bench for FutexWake {
     }
 
     fn run(&self, cx: &Context, options: &Options) -> Result<Value> {
-        let figures = measure(cx, options)?;
-        let models = models(&figures, options)?;
-        print!("{}", table::text(&figures, models));
-        if let Some(path) = &options.svg {
-            write_atomically(path, plot::svg(&figures)?.as_bytes())?;
+        if let Some(path) = &options.initramfs {
+            write_atomically(path, &board(cx)?)?;
+            println!("{}: boot a LoongArch kernel with it", path.display());
+            return Ok(Value::Null);
         }
-        Ok(document(cx, &figures, models, options))
+        let figures = match &options.from {
+            Some(path) => figures::read(path)?,
+            None => measure(cx, options)?,
+        };
+        let results = Results::of(figures, options)?;
+        print!("{}", results.table());
+        if let Some(path) = &options.svg {
+            write_atomically(path, results.svg()?.as_bytes())?;
+        }
+        Ok(results.json(cx))
     }
-}
-
-/// Every figure, as JSON: nothing in it depends on when or where it was measured.
-fn document(cx: &Context, figures: &[Figures], models: [Model; 2], options: &Options) -> Value {
-    let modelled = |reading: Reading, model: Model| {
-        let ms = figures.iter().map(|of| model.ms(of.counts(reading)));
-        json!({ "constants": model, "ms": ms.collect::<Vec<_>>() })
-    };
-    let [all, waker] = models;
-    json!({
-        "cpus": CPUS,
-        "seeds": options.seeds().collect::<Vec<_>>(),
-        "repeats": options.repeats,
-        "rounds": options.rounds,
-        "versions": versions(cx),
-        "columns": figures,
-        "models": {
-            "exits_of_all_cpus": modelled(Reading::All, all),
-            "exits_of_the_waker": modelled(Reading::Waker, waker),
-        },
-        "hardware_ms": MEASURED,
-    })
 }
 
 /// What was measured with: the emulator and the packages.
@@ -141,59 +130,22 @@ fn job(cx: &Context, options: &Options) -> Result<Job> {
         ("REPEATS", options.repeats.to_string()),
         ("ROUNDS", options.rounds.to_string()),
     ];
+    part(cx, &variables)
+}
+
+/// The guest's part, with `variables` set.
+fn part(cx: &Context, variables: &[(&str, String)]) -> Result<Job> {
     let program = std::fs::read(bare::build(cx, "wake")?)?;
-    Job::new(cx, "futex-wake.sh", &variables)?.with_file("wake", program)
+    Job::new(cx, "futex-wake.sh", variables)?.with_file("wake", program)
 }
 
-/// What the model is read with.
-const READINGS: [Reading; 2] = [Reading::All, Reading::Waker];
-
-/// The cost models: calibrated where KVM was measured, but for what the command line
-/// gives.
-fn models(figures: &[Figures], options: &Options) -> Result<[Model; 2]> {
-    let find = |wanted: System| figures.iter().find(|of| of.system == wanted);
-    let clock = options.clock_mhz.unwrap_or(CLOCK_MHZ);
-    let bare = find(System::Bare).context("the bare machine wasn't measured")?;
-    let kvm = find(System::KvmParavirtual).zip(find(System::Kvm));
-    Ok(READINGS.map(|reading| {
-        let bare = bare.counts(reading);
-        let calibrated = match kvm {
-            Some((with, without)) => {
-                let kvm = [with, without].map(|of| of.counts(reading));
-                Model::calibrated(bare, kvm, clock)
-            }
-            None => Model::with_exits_as_before(bare, clock),
-        };
-        Model {
-            ipc: options.ipc.unwrap_or(calibrated.ipc),
-            exit_cycles: options.exit_cycles.unwrap_or(calibrated.exit_cycles),
-            ..calibrated
-        }
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::figures::tests::figures;
-    use super::*;
-
-    #[test]
-    fn the_command_line_overrides_the_calibration() {
-        let all = System::ALL.map(|system| figures(system, &[0.02], 3.0));
-        let options = Options {
-            exit_cycles: Some(7.0),
-            clock_mhz: Some(1000.0),
-            ..Options::default()
-        };
-        let [found, _] = models(&all, &options).unwrap();
-        assert_eq!((found.exit_cycles, found.clock_mhz), (7.0, 1000.0));
-        assert!(models(&all[1..], &options).is_err());
-    }
-
-    #[test]
-    fn without_kvm_an_exit_costs_what_it_did() {
-        let bare = [figures(System::Bare, &[0.02], 0.0)];
-        let [found, _] = models(&bare, &Options::default()).unwrap();
-        assert_eq!(found.exit_cycles, model::EXIT_CYCLES);
-    }
+/// An initramfs that measures on whatever machine it is booted, in a VM or not, prints
+/// the line of JSON and gives a shell.
+///
+/// # Errors
+/// A part of it can't be built or read.
+pub fn board(cx: &Context) -> Result<Vec<u8>> {
+    let mut initramfs = part(cx, &[("HOLD", "yes".to_owned())])?.bytes();
+    initramfs.extend(std::fs::read(Image::Bench.path(cx))?);
+    Ok(initramfs)
 }

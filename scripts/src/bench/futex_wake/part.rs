@@ -10,7 +10,7 @@ const BENCHMARK: &str = "futex-wake";
 
 /// The figures of one run.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Part {
+pub struct GuestPart {
     benchmark: String,
     /// CPUs that the kernel has.
     pub cpus: u32,
@@ -39,7 +39,7 @@ pub struct Ipis {
     pub rest: Option<u64>,
 }
 
-impl Part {
+impl GuestPart {
     /// The line among `printed`, whose threads are one to a CPU.
     ///
     /// # Errors
@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn the_line_is_found_among_others() {
-        let part = Part::read(&format!("[    1.0] hello\n{{\"a\":1}}\n{LINE}\r\nend\n")).unwrap();
+        let part =
+            GuestPart::read(&format!("[    1.0] hello\n{{\"a\":1}}\n{LINE}\r\nend\n")).unwrap();
         assert_eq!((part.cpus, part.threads), (16, 16));
         assert_eq!(part.perf_ms, [0.022, 0.057]);
         assert_eq!(part.ipis.wake, Some(1020));
@@ -83,9 +84,9 @@ mod tests {
 
     #[test]
     fn what_measured_nothing_is_refused() {
-        assert!(Part::read("").is_err());
-        assert!(Part::read(&LINE.replace("0.0220,0.0570", "")).is_err());
-        assert!(Part::read(&LINE.replace("[60000]", "[]")).is_err());
-        assert!(Part::read(&LINE.replace("futex-wake", "other")).is_err());
+        assert!(GuestPart::read("").is_err());
+        assert!(GuestPart::read(&LINE.replace("0.0220,0.0570", "")).is_err());
+        assert!(GuestPart::read(&LINE.replace("[60000]", "[]")).is_err());
+        assert!(GuestPart::read(&LINE.replace("futex-wake", "other")).is_err());
     }
 }

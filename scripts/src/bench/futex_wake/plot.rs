@@ -97,7 +97,7 @@ fn headings(area: &Area<'_>, figures: &[Figures]) -> Drawn {
     label(area, about, (24, 56), 14, FAINT, HPos::Left)?;
     label(
         area,
-        "each wake of all",
+        "each wake of all threads; the line is the median",
         (DOTS.start, 92),
         14,
         INK,
@@ -107,7 +107,7 @@ fn headings(area: &Area<'_>, figures: &[Figures]) -> Drawn {
     label(
         area,
         "exits a wake, all CPUs",
-        (BARS.start + 20, 92),
+        (BARS.start, 92),
         14,
         INK,
         HPos::Left,

@@ -2,10 +2,10 @@
 //!
 //! No average: one tick that falls into one repeat moves an average, but no quartile.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Minimum, quartiles and maximum of some figures.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// How many figures there are.
     pub count: usize,
