@@ -152,7 +152,7 @@ fn set_up_input(machine: &Machine, command_line: &str) {
         }
         None => {
             log::info!("the console is polled");
-            CONSOLE_POLLER.call_once(|| cpu::id());
+            CONSOLE_POLLER.call_once(cpu::id);
             console::use_polling();
         }
     }
