@@ -1,5 +1,10 @@
 //! The message word against SWI0, under every interleaving: the crate's own
-//! senders and handler, with a line that another CPU raises.
+//! senders and handler, with a line that another CPU raises. There is no bound
+//! on what is tried: up to three threads, in every order.
+//!
+//! Each model is run a second time with a mistake in it, and must fail: a handler
+//! that clears SWI0 once it has read the word, or a sender that writes what an IPI
+//! is about once it has sent it.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p guest-pv --lib
 //! --test loom`; without that flag the file is empty.
@@ -14,6 +19,15 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use loom::thread;
 
+/// What is done wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mistake {
+    None,
+    ClearsLate,
+    WritesLate,
+}
+use Mistake::{ClearsLate, None, WritesLate};
+
 /// Two CPUs. What a hypercall does to another CPU's SWI0 line is no
 /// stronger than a relaxed store: the protocol's own words must order it.
 struct Machine2 {
@@ -21,6 +35,7 @@ struct Machine2 {
     cpus: [Cpu; 2],
     /// What a sender writes before it sends action 1, 2, …
     data: [AtomicU32; 3],
+    mistake: Mistake,
 }
 
 /// The machine, seen from one of its CPUs.
@@ -51,16 +66,19 @@ impl Machine for Seen<'_> {
     }
 
     fn clear_swi0(&self) {
-        self.0.swi0[self.1].store(false, Relaxed);
+        if self.0.mistake != ClearsLate {
+            self.0.swi0[self.1].store(false, Relaxed);
+        }
     }
 }
 
 impl Machine2 {
-    fn new() -> Arc<Self> {
+    fn new(mistake: Mistake) -> Arc<Self> {
         let machine = Self {
             swi0: [AtomicBool::new(false), AtomicBool::new(false)],
             cpus: [Cpu::new(), Cpu::new()],
             data: [AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)],
+            mistake,
         };
         for (id, cpu) in (0..).zip(&machine.cpus) {
             cpu.set_id(PhysicalId::new(id).unwrap());
@@ -79,12 +97,34 @@ impl Machine2 {
             return Actions::NONE;
         }
         let actions = self.ipi(cpu).handle_swi0(cpu);
+        if self.mistake == ClearsLate {
+            self.swi0[cpu].store(false, Relaxed);
+        }
         for action in actions {
             let data = &self.data[action.number() as usize];
             assert_eq!(data.load(Relaxed), 1, "told before it was written");
         }
         actions
     }
+}
+
+impl Machine2 {
+    /// CPU `from` sends `number` to `targets`, and says before what it is about.
+    fn send(&self, from: usize, number: u32, targets: &CpuSet) {
+        let write = || self.data[number as usize].store(1, Relaxed);
+        if self.mistake != WritesLate {
+            write();
+        }
+        let sent = self.ipi(from).send_ipi_mask(targets, action(number));
+        sent.unwrap();
+        if self.mistake == WritesLate {
+            write();
+        }
+    }
+}
+
+fn first() -> CpuSet {
+    CpuSet::first(1)
 }
 
 fn action(number: u32) -> Action {
@@ -94,11 +134,7 @@ fn action(number: u32) -> Action {
 /// Sends `number` to CPU 0 from a thread of its own.
 fn sender(machine: &Arc<Machine2>, number: u32) -> thread::JoinHandle<()> {
     let machine = machine.clone();
-    thread::spawn(move || {
-        machine.data[number as usize].store(1, Relaxed);
-        let ipi = machine.ipi(1);
-        ipi.send_ipi_single(0, action(number)).unwrap();
-    })
+    thread::spawn(move || machine.send(1, number, &first()))
 }
 
 /// The receiver looks `looks` times while the senders are at work, and once
@@ -123,37 +159,20 @@ fn receive(machine: &Machine2, senders: Vec<thread::JoinHandle<()>>, looks: usiz
     assert!(!machine.swi0[0].load(Relaxed), "left pending");
 }
 
-#[test]
-fn one_sender_against_the_handler() {
-    loom::model(|| {
-        let machine = Machine2::new();
-        let senders = vec![sender(&machine, 1)];
-        receive(&machine, senders, 3);
+fn senders(count: u32, looks: usize, mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine2::new(mistake);
+        let senders = (1..=count).map(|number| sender(&machine, number)).collect();
+        receive(&machine, senders, looks);
     });
 }
 
-#[test]
-fn two_senders_against_the_handler() {
-    loom::model(|| {
-        let machine = Machine2::new();
-        let senders = vec![sender(&machine, 1), sender(&machine, 2)];
-        receive(&machine, senders, 2);
-    });
-}
-
-#[test]
-fn one_sender_twice_against_the_handler() {
-    loom::model(|| {
-        let machine = Machine2::new();
+fn one_sender_twice(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine2::new(mistake);
         let twice = {
             let machine = machine.clone();
-            thread::spawn(move || {
-                let ipi = machine.ipi(1);
-                for number in [1, 2] {
-                    machine.data[number as usize].store(1, Relaxed);
-                    ipi.send_ipi_single(0, action(number)).unwrap();
-                }
-            })
+            thread::spawn(move || [1, 2].map(|number| machine.send(1, number, &first())))
         };
         let mut got = Actions::NONE;
         (0..3).for_each(|_| got = got.or(machine.poll(0)));
@@ -164,24 +183,17 @@ fn one_sender_twice_against_the_handler() {
     });
 }
 
-#[test]
-fn two_cpus_send_to_both() {
-    loom::model(|| {
-        let machine = Machine2::new();
+fn two_cpus_send_to_both(mistake: Mistake) {
+    loom::model(move || {
+        let (machine, both) = (Machine2::new(mistake), CpuSet::first(2));
         let other = {
             let machine = machine.clone();
             thread::spawn(move || {
-                machine.data[2].store(1, Relaxed);
-                let all = CpuSet::first(2);
-                machine.ipi(1).send_ipi_mask(&all, action(2)).unwrap();
+                machine.send(1, 2, &both);
                 machine.poll(1)
             })
         };
-        machine.data[1].store(1, Relaxed);
-        machine
-            .ipi(0)
-            .send_ipi_mask(&CpuSet::first(2), action(1))
-            .unwrap();
+        machine.send(0, 1, &both);
         let mut got = [machine.poll(0), Actions::NONE];
         got[1] = other.join().unwrap();
         for cpu in 0..2 {
@@ -190,4 +202,40 @@ fn two_cpus_send_to_both() {
             assert!(!machine.swi0[cpu].load(Relaxed) && machine.cpus[cpu].wanted().is_empty());
         }
     });
+}
+
+/// A test of each model as it is, and one with each mistake that it must find.
+macro_rules! models {
+    ($($name:ident: $run:expr, $($finds:ident $mistake:ident)*;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn holds() {
+                ($run)(None);
+            }
+
+            $(
+                #[test]
+                #[should_panic]
+                fn $finds() {
+                    ($run)($mistake);
+                }
+            )*
+        }
+    )*};
+}
+
+models! {
+    one_sender_against_the_handler: |mistake| senders(1, 3, mistake),
+        finds_who_writes_late WritesLate;
+    two_senders_against_the_handler: |mistake| senders(2, 2, mistake),
+        finds_who_writes_late WritesLate
+        finds_who_clears_late ClearsLate;
+    one_sender_twice_against_the_handler: one_sender_twice,
+        finds_who_writes_late WritesLate
+        finds_who_clears_late ClearsLate;
+    two_cpus_that_send_to_both: two_cpus_send_to_both,
+        finds_who_writes_late WritesLate
+        finds_who_clears_late ClearsLate;
 }

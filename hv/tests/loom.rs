@@ -4,35 +4,107 @@
 //! without that flag the file is empty. The guest is a variable: a post is
 //! "seen" when the owner takes it, or when a kick or wake-up that is under
 //! way makes it look again.
+//!
+//! Each model is run once more with every mistake in the protocol that it is
+//! there for, and must fail.
 #![cfg(loom)]
 
 use hv::vcpu::postbox::{Notify, Owner, Postbox, Posts};
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use loom::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
 use loom::thread;
 
 const SWI0: Posts = Posts::interrupts(1);
 const IPI: Posts = Posts::interrupts(1 << 12);
 
+/// What is done wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mistake {
+    None,
+    /// The owner takes the posts, and then says that it is in the guest.
+    EntersLate,
+    /// It takes the posts, and then the kicks that they came with.
+    KicksLast,
+    /// It looks for posts, and then says that it is asleep.
+    SleepsLate,
+    /// Who posts looks where the vCPU is, and then posts.
+    PostsLate,
+    /// Who posts wakes for what the vCPU doesn't wait for.
+    WakesForAll,
+    /// Who posts writes last what the post is about.
+    WritesLate,
+    /// The short cut for what is pending already has no fence.
+    NoFence,
+    /// Who wants a flush doesn't wait for it.
+    FlushedAtOnce,
+}
+use Mistake::{
+    EntersLate, FlushedAtOnce, KicksLast, NoFence, None, PostsLate, SleepsLate, WakesForAll,
+    WritesLate,
+};
+
 /// A machine of one vCPU: its postbox, and the kicks and wake-ups that are
 /// under way to each of its two CPUs.
-#[derive(Default)]
 struct Machine {
     postbox: Postbox,
     told: [AtomicU32; 2],
     /// What a post is about: stored before it, read after it was taken.
     message: AtomicU32,
+    mistake: Mistake,
 }
 
 impl Machine {
+    fn new(mistake: Mistake) -> Arc<Self> {
+        Arc::new(Self {
+            postbox: Postbox::new(),
+            told: Default::default(),
+            message: AtomicU32::new(0),
+            mistake,
+        })
+    }
+
     fn post(&self, posts: Posts) {
-        self.message.store(1, SeqCst);
-        match self.postbox.post(posts) {
-            Notify::Nothing => {}
-            Notify::Kick(cpu) | Notify::Wake(cpu) => {
-                self.told[cpu as usize].fetch_add(1, SeqCst);
-            }
+        if self.mistake != WritesLate {
+            self.message.store(1, SeqCst);
         }
+        let late = self.mistake == PostsLate;
+        let there = !late || self.postbox.in_guest() || self.postbox.asleep();
+        match self.postbox.post(posts) {
+            Notify::Nothing if self.mistake == WakesForAll => self.tell(0),
+            Notify::Kick(_) | Notify::Wake(_) if !there => {}
+            Notify::Nothing => {}
+            Notify::Kick(cpu) | Notify::Wake(cpu) => self.tell(cpu),
+        }
+        if self.mistake == WritesLate {
+            self.message.store(1, SeqCst);
+        }
+    }
+
+    fn tell(&self, cpu: u32) {
+        self.told[cpu as usize].fetch_add(1, SeqCst);
+    }
+
+    fn enter(&self, owner: &Owner) -> Posts {
+        if self.mistake == EntersLate {
+            let posts = self.postbox.take();
+            let _ = self.postbox.enter(owner);
+            return posts;
+        }
+        self.postbox.enter(owner)
+    }
+
+    fn sleep(&self, owner: &Owner, wakes: Posts) -> bool {
+        if self.mistake == SleepsLate {
+            if self.postbox.any() {
+                return false;
+            }
+            let _ = self.postbox.take();
+        }
+        self.postbox.sleep(owner, wakes)
+    }
+
+    fn flushed(&self) -> bool {
+        self.mistake == FlushedAtOnce || self.postbox.flushed()
     }
 
     /// A kick that is under way to `cpu` ends its stay in the guest at once.
@@ -43,7 +115,18 @@ impl Machine {
     /// CPU `cpu` leaves the guest by the kicks that have come, takes them,
     /// and then what has been posted.
     fn look(&self, cpu: usize) -> Posts {
-        self.told[cpu].swap(0, SeqCst);
+        let late = self.mistake == KicksLast;
+        if !late {
+            self.told[cpu].swap(0, SeqCst);
+        }
+        let posts = self.take_any();
+        if late {
+            self.told[cpu].swap(0, SeqCst);
+        }
+        posts
+    }
+
+    fn take_any(&self) -> Posts {
         if self.postbox.any() {
             self.postbox.take()
         } else {
@@ -76,136 +159,147 @@ fn none_lost(machine: &Machine, seen: Posts, cpu: usize, all: &[Posts]) {
     }
 }
 
-fn enter_once(all: &'static [Posts]) {
+fn enter_once(all: &'static [Posts], mistake: Mistake) {
     loom::model(move || {
-        let machine = Arc::new(Machine::default());
+        let machine = Machine::new(mistake);
         let threads = posters(&machine, all);
-        let seen = machine.postbox.enter(&Owner::new(0));
+        let seen = machine.enter(&Owner::new(0));
         join(threads);
         none_lost(&machine, seen, 0, all);
     });
 }
 
-#[test]
-fn post_and_post_against_enter() {
-    enter_once(&[SWI0, IPI]);
-    enter_once(&[SWI0, SWI0]);
-}
+const BOTH: [Posts; 2] = [SWI0, IPI];
 
 /// The vCPU exits for another reason, looks without taking the kicks, and
 /// enters again; then it exits by a kick.
-#[test]
-fn post_and_post_against_exits() {
-    const ALL: [Posts; 2] = [SWI0, IPI];
-    loom::model(|| {
-        let machine = Arc::new(Machine::default());
-        let threads = posters(&machine, &ALL);
-        let mut seen = machine.postbox.enter(&Owner::new(0));
-        if machine.postbox.any() {
-            seen = seen.or(machine.postbox.take());
-        }
+fn exits(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(mistake);
+        let threads = posters(&machine, &BOTH);
+        let mut seen = machine.enter(&Owner::new(0));
+        seen = seen.or(machine.take_any());
         seen = seen.or(machine.look(0));
         join(threads);
-        none_lost(&machine, seen, 0, &ALL);
+        none_lost(&machine, seen, 0, &BOTH);
     });
 }
 
-#[test]
-fn post_and_post_against_leave_and_enter_again() {
-    const ALL: [Posts; 2] = [SWI0, IPI];
-    loom::model(|| {
-        let machine = Arc::new(Machine::default());
-        let threads = posters(&machine, &ALL);
+fn leave_and_enter_again(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(mistake);
+        let threads = posters(&machine, &BOTH);
         let owner = Owner::new(0);
-        let mut seen = machine.postbox.enter(&owner);
+        let mut seen = machine.enter(&owner);
         machine.postbox.leave();
         // Kicks for the first stay are used up by leaving it.
         machine.told[0].swap(0, SeqCst);
-        seen = seen.or(machine.postbox.enter(&owner));
+        seen = seen.or(machine.enter(&owner));
         join(threads);
-        none_lost(&machine, seen, 0, &ALL);
+        none_lost(&machine, seen, 0, &BOTH);
     });
 }
 
 /// What was stored before a post is there once the post is taken, also where
 /// another had posted the same before.
-#[test]
-fn what_a_post_is_about_is_seen_with_it() {
-    loom::model(|| {
-        let machine = Arc::new(Machine::default());
+fn what_a_post_is_about(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(mistake);
         let threads = posters(&machine, &[SWI0, SWI0]);
         let owner = Owner::new(0);
-        if machine.postbox.enter(&owner).any(SWI0) || machine.look(0).any(SWI0) {
+        if machine.enter(&owner).any(SWI0) || machine.look(0).any(SWI0) {
             assert_eq!(machine.message.load(SeqCst), 1);
         }
         join(threads);
     });
 }
 
-#[test]
-fn post_and_post_against_sleep() {
-    loom::model(|| {
-        let machine = Arc::new(Machine::default());
-        let threads = posters(&machine, &[SWI0, IPI]);
+/// As the stub that sends: who finds SWI0 posted already goes on at once. Of
+/// all that it wrote before, whoever takes that post sees everything.
+fn what_is_posted_already(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(None);
+        let _ = machine.postbox.enter(&Owner::new(0));
+        machine.post(SWI0);
+        let message = Arc::new(AtomicU32::new(0));
+        let sender = {
+            let (machine, message) = (machine.clone(), message.clone());
+            thread::spawn(move || {
+                message.store(1, loom::sync::atomic::Ordering::Relaxed);
+                if mistake != NoFence {
+                    fence(SeqCst);
+                }
+                if !machine.postbox.any() {
+                    machine.post(SWI0);
+                }
+            })
+        };
+        let _ = machine.look(0);
+        // `amand_db` is a fence, too.
+        fence(SeqCst);
+        let seen = message.load(loom::sync::atomic::Ordering::Relaxed);
+        sender.join().unwrap();
+        assert!(seen == 1 || machine.must_look(0), "neither seen nor told");
+    });
+}
+
+fn sleep(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(mistake);
+        let threads = posters(&machine, &BOTH);
         let owner = Owner::new(0);
-        let sleeps = machine.postbox.sleep(&owner, SWI0.or(IPI));
+        let sleeps = machine.sleep(&owner, SWI0.or(IPI));
         join(threads);
         if sleeps {
             assert!(machine.must_look(0), "slept over a post");
             assert!(!machine.postbox.asleep());
         }
-        let seen = machine.postbox.enter(&owner);
+        let seen = machine.enter(&owner);
         assert!(seen.any(SWI0) && seen.any(IPI));
     });
 }
 
 /// The vCPU polls for a while, and then sleeps.
-#[test]
-fn post_against_poll_and_sleep() {
-    loom::model(|| {
-        let machine = Arc::new(Machine::default());
+fn poll_and_sleep(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(mistake);
         let owner = Owner::new(0);
         let _ = machine.postbox.enter(&owner);
         machine.postbox.leave();
         let threads = posters(&machine, &[SWI0]);
         let polled = machine.postbox.any();
-        let sleeps = !polled && machine.postbox.sleep(&owner, SWI0);
+        let sleeps = !polled && machine.sleep(&owner, SWI0);
         join(threads);
         assert!(!sleeps || machine.must_look(0), "slept over a post");
-        assert!(machine.postbox.enter(&owner).any(SWI0));
+        assert!(machine.enter(&owner).any(SWI0));
     });
 }
 
 /// The vCPU goes from the guest to sleep in one step; where it may not, it is
 /// outside, and nobody needs to tell it.
-#[test]
-fn post_and_post_against_sleep_from_the_guest() {
-    const ALL: [Posts; 2] = [SWI0, IPI];
-    loom::model(|| {
-        let machine = Arc::new(Machine::default());
+fn sleep_from_the_guest(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(mistake);
         let owner = Owner::new(0);
         let mut seen = machine.postbox.enter(&owner);
-        let threads = posters(&machine, &ALL);
-        if machine.postbox.any() {
-            seen = seen.or(machine.postbox.take());
-        }
-        let sleeps = machine.postbox.sleep(&owner, SWI0);
+        let threads = posters(&machine, &BOTH);
+        seen = seen.or(machine.take_any());
+        let sleeps = machine.sleep(&owner, SWI0);
         assert!(!machine.postbox.in_guest());
         join(threads);
         let missed = !seen.any(SWI0) && sleeps;
         assert!(!missed || machine.must_look(0), "slept over a post");
         assert!(!missed || !machine.postbox.asleep());
-        seen = seen.or(machine.postbox.enter(&owner));
+        seen = seen.or(machine.enter(&owner));
         assert!(seen.any(SWI0) && seen.any(IPI));
     });
 }
 
-#[test]
-fn masked_post_against_sleep_leaves_it_asleep() {
-    loom::model(|| {
-        let machine = Arc::new(Machine::default());
+fn masked_post(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(mistake);
         let threads = posters(&machine, &[SWI0]);
-        assert!(machine.postbox.sleep(&Owner::new(0), IPI));
+        assert!(machine.sleep(&Owner::new(0), IPI));
         join(threads);
         assert!(!machine.must_look(0) && machine.postbox.asleep());
         assert_eq!(machine.postbox.take(), SWI0);
@@ -213,59 +307,54 @@ fn masked_post_against_sleep_leaves_it_asleep() {
 }
 
 /// A masked post doesn't keep a later one from waking the sleeper.
-#[test]
-fn post_after_a_masked_post_against_sleep() {
-    loom::model(|| {
-        let machine = Arc::new(Machine::default());
-        let threads = posters(&machine, &[SWI0, IPI]);
-        let sleeps = machine.postbox.sleep(&Owner::new(0), IPI);
+fn post_after_a_masked_post(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(mistake);
+        let threads = posters(&machine, &BOTH);
+        let sleeps = machine.sleep(&Owner::new(0), IPI);
         join(threads);
         assert!(!sleeps || (machine.must_look(0) && !machine.postbox.asleep()));
     });
 }
 
 /// The vCPU moves from CPU 0 to CPU 1 while somebody posts, twice.
-#[test]
-fn post_and_post_against_a_move_to_another_cpu() {
-    const ALL: [Posts; 2] = [SWI0, IPI];
-    loom::model(|| {
-        let machine = Arc::new(Machine::default());
-        let threads = posters(&machine, &ALL);
+fn move_to_another_cpu(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(mistake);
+        let threads = posters(&machine, &BOTH);
         let mut owner = Owner::new(0);
-        let mut seen = machine.postbox.enter(&owner);
+        let mut seen = machine.enter(&owner);
         machine.postbox.leave();
         owner.set_cpu(1);
-        seen = seen.or(machine.postbox.enter(&owner));
+        seen = seen.or(machine.enter(&owner));
         join(threads);
         // A kick to the CPU that it has left finds nothing there.
-        none_lost(&machine, seen, 1, &ALL);
+        none_lost(&machine, seen, 1, &BOTH);
     });
 }
 
 /// The same, asleep: the CPU that it sleeps on now is told.
-#[test]
-fn post_against_a_move_in_its_sleep() {
-    loom::model(|| {
-        let machine = Arc::new(Machine::default());
+fn move_in_its_sleep(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(mistake);
         let mut owner = Owner::new(0);
-        let slept = machine.postbox.sleep(&owner, SWI0);
+        let slept = machine.sleep(&owner, SWI0);
         let threads = posters(&machine, &[SWI0]);
         assert!(slept);
         machine.postbox.leave();
         owner.set_cpu(1);
-        let sleeps = machine.postbox.sleep(&owner, SWI0);
+        let sleeps = machine.sleep(&owner, SWI0);
         join(threads);
         assert!(!sleeps || machine.must_look(1), "slept over a post");
-        assert!(machine.postbox.enter(&owner).any(SWI0));
+        assert!(machine.enter(&owner).any(SWI0));
     });
 }
 
 /// Once [`Postbox::flushed`] says so, no guest instruction runs on an old
 /// entry: `stale` is set while one could, by an owner that enters twice.
-#[test]
-fn a_flush_is_done_before_the_guest_goes_on() {
-    loom::model(|| {
-        let machine = Arc::new(Machine::default());
+fn flush(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(mistake);
         let changed = Arc::new(AtomicU32::new(0));
         let runner = {
             let (machine, changed) = (machine.clone(), changed.clone());
@@ -274,7 +363,7 @@ fn a_flush_is_done_before_the_guest_goes_on() {
                 // The TLB's entry is as old as the last flush.
                 let mut entry = changed.load(SeqCst);
                 for _ in 0..2 {
-                    if machine.postbox.enter(&owner).any(Posts::FLUSH) {
+                    if machine.enter(&owner).any(Posts::FLUSH) {
                         entry = changed.load(SeqCst);
                     }
                     // The guest uses the entry; a kick ends its stay.
@@ -287,10 +376,63 @@ fn a_flush_is_done_before_the_guest_goes_on() {
         };
         changed.store(1, SeqCst);
         machine.post(Posts::FLUSH);
-        if machine.postbox.flushed() {
+        if machine.flushed() {
             // From here on the page may be used for something else.
             changed.store(2, SeqCst);
         }
         runner.join().unwrap();
     });
+}
+
+/// A test of each model as it is, and one with each mistake that it must find.
+macro_rules! models {
+    ($($name:ident: $run:expr, $($finds:ident $mistake:ident)+;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn holds() {
+                ($run)(None);
+            }
+
+            $(
+                #[test]
+                #[should_panic]
+                fn $finds() {
+                    ($run)($mistake);
+                }
+            )+
+        }
+    )*};
+}
+
+models! {
+    post_and_post_against_enter: |mistake| enter_once(&BOTH, mistake),
+        finds_late_entry EntersLate finds_late_post PostsLate;
+    the_same_twice_against_enter: |mistake| enter_once(&[SWI0, SWI0], mistake),
+        finds_late_entry EntersLate finds_late_post PostsLate;
+    post_and_post_against_exits: exits,
+        finds_late_entry EntersLate finds_kicks_taken_last KicksLast;
+    post_and_post_against_leave_and_enter_again: leave_and_enter_again,
+        finds_late_entry EntersLate finds_late_post PostsLate;
+    what_a_post_is_about_is_seen_with_it: what_a_post_is_about,
+        finds_late_writing WritesLate;
+    what_is_posted_already_is_seen_or_told: what_is_posted_already,
+        finds_no_fence NoFence;
+    post_and_post_against_sleep: sleep,
+        finds_late_sleep SleepsLate finds_late_post PostsLate;
+    post_against_poll_and_sleep: poll_and_sleep,
+        finds_late_sleep SleepsLate finds_late_post PostsLate;
+    post_and_post_against_sleep_from_the_guest: sleep_from_the_guest,
+        finds_late_sleep SleepsLate;
+    masked_post_against_sleep_leaves_it_asleep: masked_post,
+        finds_who_wakes_for_all WakesForAll;
+    post_after_a_masked_post_against_sleep: post_after_a_masked_post,
+        finds_late_post PostsLate;
+    post_and_post_against_a_move_to_another_cpu: move_to_another_cpu,
+        finds_late_entry EntersLate finds_late_post PostsLate;
+    post_against_a_move_in_its_sleep: move_in_its_sleep,
+        finds_late_sleep SleepsLate finds_late_post PostsLate;
+    a_flush_is_done_before_the_guest_goes_on: flush,
+        finds_who_does_not_wait FlushedAtOnce;
 }
