@@ -13,6 +13,8 @@ pub const APPLICATION: &str = "loongvisor/loongvisor.efi";
 pub const BUNDLE: &str = "loongvisor/bundle";
 /// Its options, likewise.
 pub const OPTIONS: &str = "loongvisor/options";
+/// A device tree that counts before firmware's, likewise.
+pub const TREE: &str = "loongvisor/devicetree";
 /// An entry for GRUB's menu.
 pub const GRUB: &str = "loongvisor/grub.cfg";
 /// An entry for systemd-boot's menu.
@@ -32,6 +34,8 @@ pub struct Parts {
     pub summary: String,
     /// More of the hypervisor's options.
     pub append: String,
+    /// A device tree, where firmware's isn't to be used.
+    pub tree: Option<Vec<u8>>,
 }
 
 impl Parts {
@@ -45,26 +49,30 @@ impl Parts {
     pub fn of_a_stick(self) -> Vec<File> {
         let options = self.options();
         let readme = self.readme(STICK);
-        vec![
+        let mut files = vec![
             file(REMOVABLE, self.application),
             file(BUNDLE, self.bundle),
             file(OPTIONS, options + "\n"),
             file(README, readme),
-        ]
+        ];
+        files.extend(self.tree.map(|tree| file(TREE, tree)));
+        files
     }
 
     /// The files for an EFI partition that there is already.
     pub fn loose(self) -> Vec<File> {
         let (options, grub, systemd_boot) = (self.options(), self.grub(), self.systemd_boot());
         let readme = self.readme(LOOSE);
-        vec![
+        let mut files = vec![
             file(APPLICATION, self.application),
             file(BUNDLE, self.bundle),
             file(OPTIONS, options + "\n"),
             file(GRUB, grub),
             file(SYSTEMD_BOOT, systemd_boot),
             file(README, readme),
-        ]
+        ];
+        files.extend(self.tree.map(|tree| file(TREE, tree)));
+        files
     }
 
     /// Entries for GRUB's menu: its `linux` command starts any image with Linux's
@@ -139,6 +147,7 @@ mod tests {
             bundle: b"LOONGVSR".to_vec(),
             summary: "a (1 vCPUs, 64 MiB)".to_owned(),
             append: append.to_owned(),
+            tree: Some(b"\xd0\x0d\xfe\xed".to_vec()),
         }
     }
 
@@ -152,6 +161,7 @@ mod tests {
         assert_eq!(parts("").options(), "board=3c5000");
         let files = parts("log=debug").of_a_stick();
         assert_eq!(text(&files, OPTIONS), "board=3c5000 log=debug\n");
+        assert!(files.iter().any(|file| file.path == TREE));
     }
 
     #[test]

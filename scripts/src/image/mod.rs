@@ -3,6 +3,7 @@
 pub mod boot;
 pub mod content;
 pub mod disk;
+mod trees;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,10 @@ pub struct Options {
     /// More of the hypervisor's options, such as `log=debug`.
     #[arg(long, default_value = "")]
     append: String,
+    /// A device tree for a board whose firmware has no usable one: a source (.dts) or a
+    /// blob. It counts before whatever firmware says.
+    #[arg(long, value_name = "FILE")]
+    devicetree: Option<PathBuf>,
     /// Write a disk image here: `dd` puts it on a USB stick.
     #[arg(short, long, value_name = "FILE", required_unless_present = "files")]
     output: Option<PathBuf>,
@@ -66,27 +71,26 @@ pub fn run(cx: &Context, options: &Options) -> Result<()> {
     if let Some(path) = &options.output {
         refuse_device(path)?;
     }
-    setup::ensure(cx, &["target", images::STEP])?;
+    setup::ensure(cx, &["packages", "target", images::STEP])?;
+    let tree = options.devicetree.as_deref().map(trees::read).transpose()?;
     let bundle = Bundle::of_files(cx, &options.vm)?;
     let hypervisor = Hypervisor::build(cx)?;
+    let parts = || {
+        let parts = parts(&hypervisor, options.board.0, &bundle, &options.append)?;
+        let tree = tree.clone();
+        anyhow::Ok(Parts { tree, ..parts })
+    };
     if let Some(path) = &options.output {
-        let files = parts(&hypervisor, options.board.0, &bundle, &options.append)?.of_a_stick();
-        let bytes = write(path, &files)?;
+        let bytes = write(path, &parts()?.of_a_stick())?;
         let (shown, mib) = (path.display(), bytes >> 20);
-        println!(
-            "{shown}: {mib} MiB for {}, {}",
-            options.board.0.name(),
-            bundle.summary()
-        );
+        let board = options.board.0.name();
+        println!("{shown}: {mib} MiB for {board}, {}", bundle.summary());
         println!("to a stick: dd if={shown} of=/dev/sdX bs=4M conv=fsync");
     }
     if let Some(folder) = &options.files {
-        let files = parts(&hypervisor, options.board.0, &bundle, &options.append)?.loose();
-        write_loose(folder, &files)?;
-        println!(
-            "{}: copy what is in it to the EFI partition",
-            folder.display()
-        );
+        write_loose(folder, &parts()?.loose())?;
+        let shown = folder.display();
+        println!("{shown}: copy what is in it to the EFI partition");
     }
     Ok(())
 }
@@ -112,6 +116,7 @@ pub fn parts(
         bundle: bundle.write()?,
         summary: bundle.summary(),
         append: append.to_owned(),
+        tree: None,
     })
 }
 

@@ -1,4 +1,4 @@
-//! The packages that building QEMU and the guests' images needs.
+//! The packages that building QEMU, the guests' images and boards' device trees needs.
 //!
 //! As root they are installed; otherwise the error is the one line to type.
 
@@ -11,10 +11,11 @@ use crate::process;
 use crate::step::{Output, Step};
 
 /// What is needed, by the names that Debian 12 and 13 share.
-const PACKAGES: [&str; 15] = [
+const PACKAGES: [&str; 16] = [
     "bison",
     "ca-certificates",
     "debian-archive-keyring",
+    "device-tree-compiler",
     "dpkg-dev",
     "flex",
     "gcc",
