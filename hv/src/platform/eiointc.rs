@@ -10,7 +10,7 @@ use crate::isa::csr_exchange;
 use crate::isa::exception::Interrupt;
 use guest_pv::abi::iocsr::{
     EIOINTC_CORE_ISR, EIOINTC_CORE_MAP, EIOINTC_ENABLE, EIOINTC_IP_MAP, EIOINTC_NODE_MAP,
-    MISC_EXT_IOI_EN, MISC_FUNC,
+    MISC_EXT_IOI_EN, MISC_EXT_IOI_INT_ENCODE, MISC_FUNC,
 };
 
 /// The line that every vector raises: firmware and Linux leave HWI0 to the
@@ -29,7 +29,9 @@ pub fn set_up() {
     // SAFETY: no vector is enabled here, and the line only ends `idle` or a
     // stay in the guest.
     unsafe {
-        iocsr::write_64(MISC_FUNC, iocsr::read_64(MISC_FUNC) | MISC_EXT_IOI_EN);
+        // Lines as sets, whatever firmware has chosen.
+        let others = iocsr::read_64(MISC_FUNC) & !MISC_EXT_IOI_INT_ENCODE;
+        iocsr::write_64(MISC_FUNC, others | MISC_EXT_IOI_EN);
         for map in 0..NODE_MAPS {
             let value = 1 << (2 * map + 1) << 16 | 1 << (2 * map);
             iocsr::write_32(EIOINTC_NODE_MAP + 4 * map, value);

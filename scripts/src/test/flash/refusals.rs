@@ -46,7 +46,7 @@ const GOOD: Bad = Bad {
     long: false,
 };
 
-const BAD: [Bad; 7] = [
+const BAD: [Bad; 8] = [
     Bad {
         name: "another board's image",
         board: Board::Ls3c5000,
@@ -78,6 +78,13 @@ const BAD: [Bad; 7] = [
         name: "no LVZ",
         cpu: WITHOUT_LVZ,
         said: "this CPU has no LVZ (CPUCFG word 2, bit 10)",
+        ..GOOD
+    },
+    Bad {
+        name: "a fault of its own",
+        append: "crash=firmware",
+        said: "panicked at hv/src/efi/mod.rs",
+        long: true,
         ..GOOD
     },
     Bad {
