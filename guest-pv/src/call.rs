@@ -102,6 +102,70 @@ pub fn stolen(machine: &impl Machine) -> Result<u64, CallError> {
     CallError::check(unsafe { machine.hypercall(vendor::STOLEN, [0; 3]) })
 }
 
+/// Loongvisor, where the VM may control itself: gives the `bytes` bytes of RAM
+/// at physical address `address` back, whole pages of 16 KiB, at most 32 MiB.
+///
+/// # Errors
+/// [`CallError::InvalidCode`]: it isn't offered.
+/// [`CallError::InvalidParameter`]: not such a range, or not all RAM.
+/// [`CallError::InUse`]: a steal-time record lies in it.
+/// [`CallError::NoMemory`]: the hypervisor has none to note it.
+///
+/// # Safety
+/// Nothing uses that memory until [`claim_memory`].
+pub unsafe fn release_memory(
+    machine: &impl Machine,
+    address: u64,
+    bytes: u64,
+) -> Result<(), CallError> {
+    // SAFETY: the caller has given the memory up.
+    CallError::check(unsafe { machine.hypercall(vendor::MEMORY_RELEASE, [address, bytes, 0]) })
+        .map(drop)
+}
+
+/// Loongvisor, where the VM may control itself: what was given back of the
+/// `bytes` bytes at `address` is there again, and zero.
+///
+/// # Errors
+/// As [`release_memory`]; [`CallError::NoMemory`]: the machine has none left.
+pub fn claim_memory(machine: &impl Machine, address: u64, bytes: u64) -> Result<(), CallError> {
+    // SAFETY: only what isn't there is changed.
+    CallError::check(unsafe { machine.hypercall(vendor::MEMORY_CLAIM, [address, bytes, 0]) })
+        .map(drop)
+}
+
+/// Loongvisor, where the VM may control itself: from now on the `bytes` bytes
+/// at `address` may be used only as `access` says, [`vendor::PROTECT_WRITE`]
+/// and [`vendor::PROTECT_EXECUTE`].
+///
+/// # Errors
+/// As [`release_memory`].
+///
+/// # Safety
+/// Nothing uses that memory in any other way.
+pub unsafe fn protect_memory(
+    machine: &impl Machine,
+    address: u64,
+    bytes: u64,
+    access: u64,
+) -> Result<(), CallError> {
+    let arguments = [address, bytes, access];
+    // SAFETY: the caller's duty, as documented.
+    CallError::check(unsafe { machine.hypercall(vendor::MEMORY_PROTECT, arguments) }).map(drop)
+}
+
+/// Loongvisor, where the VM may control itself: the CPU with physical id `id`
+/// goes on on number `place` of the machine's CPUs that the VM may run on.
+///
+/// # Errors
+/// [`CallError::InvalidCode`]: it isn't offered.
+/// [`CallError::InvalidParameter`]: there is no such CPU, of either kind.
+pub fn move_vcpu(machine: &impl Machine, id: u32, place: u64) -> Result<(), CallError> {
+    let arguments = [id.into(), place, 0];
+    // SAFETY: nothing but time tells where a CPU runs.
+    CallError::check(unsafe { machine.hypercall(vendor::MOVE_VCPU, arguments) }).map(drop)
+}
+
 /// Loongvisor: stops the whole VM, with `code` as its exit code. Returns only
 /// where the hypervisor isn't Loongvisor.
 pub fn stop(machine: &impl Machine, code: u64) {

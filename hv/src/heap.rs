@@ -47,6 +47,11 @@ pub fn set_up() {
     unsafe { add(&raw mut FIRST.0 as usize, FIRST_BYTES) };
 }
 
+/// Bytes that are in use.
+pub fn in_use() -> usize {
+    HEAP.0.lock().stats_alloc_actual()
+}
+
 /// Adds `bytes` bytes at `start`.
 ///
 /// # Safety

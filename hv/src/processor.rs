@@ -29,6 +29,9 @@ const LINES: u64 = (1 << 13) - 1;
 /// Time slices a second.
 const SLICES_PER_SECOND: u64 = 200;
 
+/// vCPUs that a CPU has room for at once without taking more memory.
+const ROOM: usize = crate::config::MAX_VCPUS;
+
 /// How others reach a CPU.
 #[derive(Debug)]
 #[expect(
@@ -44,10 +47,10 @@ pub struct Mailbox {
 impl Mailbox {
     /// The mailbox of the CPU with physical id `id`.
     #[must_use]
-    pub const fn new(id: u32) -> Self {
+    pub fn new(id: u32) -> Self {
         Self {
             id,
-            new: Mutex::new(Vec::new()),
+            new: Mutex::new(Vec::with_capacity(ROOM)),
             attention: AtomicBool::new(false),
         }
     }
@@ -84,8 +87,8 @@ impl Processor {
         let gids = GidPool::new(mailbox.id, gid_bits)?;
         Some(Self {
             mailbox,
-            slots: Vec::new(),
-            scheduler: Scheduler::new(cpu::ticks_per_second() / SLICES_PER_SECOND),
+            slots: Vec::with_capacity(ROOM),
+            scheduler: Scheduler::new(cpu::ticks_per_second() / SLICES_PER_SECOND, ROOM),
             machine: Machine {
                 mailbox,
                 gids,
@@ -126,6 +129,7 @@ impl Processor {
             let (now, begins) = (cpu::ticks(), vcpu.begins);
             // Until then only a change of its VM's state wakes it.
             let waits = begins > now && vcpu.go_to_pause();
+            vcpu.shared().stats.slept.set(now);
             if !waits {
                 vcpu.steal.ready(now);
             }
@@ -153,6 +157,9 @@ impl Processor {
             let wakes = late || !vcpu.shared().postbox.asleep();
             if wakes {
                 vcpu.steal.ready(now);
+                let stats = &vcpu.shared().stats;
+                stats.asleep.add(now.saturating_sub(stats.slept.get()));
+                stats.woken.add((!late).into());
             }
             wakes
         });
@@ -173,11 +180,16 @@ impl Processor {
         }
         let sleeps = match resume {
             Resume::Stop => return self.remove(slot),
+            Resume::Yield(Yield::Moved) => return self.hand_over(slot),
+            Resume::Yield(Yield::Retry) => wait::moment(vcpu, &self.machine),
             Resume::Yield(Yield::Paused) => vcpu.go_to_pause().then_some(None),
             Resume::Yield(_) | Resume::Guest => wait::until(vcpu, &self.machine),
         };
         match sleeps {
-            Some(deadline) => self.scheduler.sleep(deadline),
+            Some(deadline) => {
+                vcpu.shared().stats.slept.set(cpu::ticks());
+                self.scheduler.sleep(deadline);
+            }
             None => self.scheduler.ready(),
         }
     }
@@ -201,17 +213,34 @@ impl Processor {
         }
     }
 
-    fn remove(&mut self, slot: Slot) {
+    /// Takes the vCPU in `slot`, which has had the CPU until now, off it.
+    fn take_off(&mut self, slot: Slot) -> Option<Box<Vcpu>> {
         self.scheduler.leave();
         self.machine.alone = self.scheduler.alone();
-        let gone = self.slots.get_mut(slot).and_then(Option::take);
-        let Some(mut vcpu) = gone else { return };
+        let mut vcpu = self.slots.get_mut(slot).and_then(Option::take)?;
         vcpu.leave_guest();
         if self.loaded == Some(slot) {
             self.loaded = None;
             self.machine.put(&mut vcpu);
         }
-        crate::launch::retire(vcpu);
+        Some(vcpu)
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        if let Some(vcpu) = self.take_off(slot) {
+            crate::launch::retire(vcpu);
+        }
+    }
+
+    /// Gives the vCPU in `slot` to the CPU that is to have it.
+    fn hand_over(&mut self, slot: Slot) {
+        let Some(mut vcpu) = self.take_off(slot) else {
+            return;
+        };
+        let wanted = vcpu.shared().placement.destination();
+        let to = wanted.and_then(start::mailbox).unwrap_or(self.mailbox);
+        vcpu.hand_over(to.id());
+        to.give(vcpu);
     }
 
     /// Sleeps until an interrupt.

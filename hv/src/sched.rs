@@ -79,14 +79,14 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// No vCPU yet; a time slice is `slice` ticks.
+    /// No vCPU yet, and room for `room`; a time slice is `slice` ticks.
     #[must_use]
-    pub const fn new(slice: u64) -> Self {
+    pub fn new(slice: u64, room: usize) -> Self {
         Self {
-            woken: VecDeque::new(),
-            ready: VecDeque::new(),
-            sleepers: Vec::new(),
-            accounts: Vec::new(),
+            woken: VecDeque::with_capacity(room),
+            ready: VecDeque::with_capacity(room),
+            sleepers: Vec::with_capacity(room),
+            accounts: Vec::with_capacity(room),
             turn: None,
             count: 0,
             slice,
@@ -128,7 +128,7 @@ impl Scheduler {
         }
     }
 
-    /// The vCPU that has the CPU leaves it for good.
+    /// The vCPU that has the CPU leaves it.
     pub fn leave(&mut self) {
         self.turn = None;
         self.count = self.count.saturating_sub(1);

@@ -38,6 +38,12 @@ const POLLS_PER_SECOND: u64 = 100;
 
 static MAILBOXES: Once<Vec<Mailbox>> = Once::new();
 
+/// The mailbox of the CPU with physical id `id`.
+pub fn mailbox(id: u32) -> Option<&'static Mailbox> {
+    let mut all = MAILBOXES.get()?.iter();
+    all.find(|mailbox| mailbox.id() == id)
+}
+
 /// The machine's CPUs; empty before they are known.
 pub fn machine_cpus() -> &'static [Cpu] {
     CPUS.get().map_or(&[], Vec::as_slice)

@@ -19,6 +19,12 @@ impl Counter {
         self.add(1);
     }
 
+    /// Makes it `value`.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     /// Counts `more` of them.
     #[inline]
     pub fn add(&self, more: u64) {
@@ -36,6 +42,25 @@ impl Counter {
 /// Calls that are counted by themselves; all others share a counter.
 const CALLS: usize = 3 + vendor::COUNT as usize;
 
+/// The functions with a counter of their own, 0 for the others' one, and what
+/// they are called.
+pub const CALLED: [(u64, &str); CALLS] = [
+    (0, "other"),
+    (hypercall::SEND_IPI, "send-ipi"),
+    (hypercall::NOTIFY, "notify"),
+    (vendor::NULL, "null"),
+    (vendor::IDENTIFY, "identify"),
+    (vendor::EXIT_COUNT, "exit-count"),
+    (vendor::CALL_COUNT, "call-count"),
+    (vendor::STOP, "stop"),
+    (vendor::NULL_GENERAL, "null-general"),
+    (vendor::STOLEN, "stolen"),
+    (vendor::MEMORY_RELEASE, "memory-release"),
+    (vendor::MEMORY_CLAIM, "memory-claim"),
+    (vendor::MEMORY_PROTECT, "memory-protect"),
+    (vendor::MOVE_VCPU, "move-vcpu"),
+];
+
 /// The counters of one vCPU.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -46,6 +71,15 @@ pub struct Stats {
     exits: [Counter; ExitReason::ALL.len()],
     /// Accesses to IOCSR offsets that no device has.
     pub unknown_iocsr: Counter,
+    /// Exits for an IPI of the CPU; those for its other interrupts are among
+    /// `exits`.
+    pub kicks: Counter,
+    /// Sleeps that a post has ended.
+    pub woken: Counter,
+    /// When it last went to sleep, and how long it slept before that, in ticks.
+    pub slept: Counter,
+    /// See `slept`.
+    pub asleep: Counter,
     /// Ticks for which the vCPU was ready while another one had its CPU.
     pub stolen: Counter,
 }
@@ -56,6 +90,9 @@ pub const fn call_offset(function: u64) -> usize {
     core::mem::offset_of!(Stats, calls) + call_index(function) * size_of::<Counter>()
 }
 
+/// Offset in [`Stats`] of the counter of exits for an IPI of the CPU.
+pub const KICKS: usize = core::mem::offset_of!(Stats, kicks);
+
 /// Offset in [`Stats`] of the counter of exits for `reason`.
 #[must_use]
 pub const fn exit_offset(reason: ExitReason) -> usize {
@@ -63,7 +100,8 @@ pub const fn exit_offset(reason: ExitReason) -> usize {
 }
 
 impl Stats {
-    /// Counts an exit. Hypercalls are counted by [`Stats::call`] alone.
+    /// Counts an exit. Hypercalls are counted by [`Stats::call`] alone, and
+    /// IPIs of the CPU in `kicks`.
     #[inline]
     pub fn exit(&self, reason: ExitReason) {
         if let Some(counter) = self.exits.get(reason as usize) {
@@ -82,10 +120,12 @@ impl Stats {
     /// How often the vCPU left the guest for `reason`.
     #[must_use]
     pub fn exits(&self, reason: ExitReason) -> u64 {
-        if reason == ExitReason::Hypercall {
-            return self.calls.iter().map(Counter::get).sum();
+        let others = self.exits.get(reason as usize).map_or(0, Counter::get);
+        match reason {
+            ExitReason::Hypercall => self.calls.iter().map(Counter::get).sum(),
+            ExitReason::HostInterrupt => others + self.kicks.get(),
+            _ => others,
         }
-        self.exits.get(reason as usize).map_or(0, Counter::get)
     }
 
     /// How often the vCPU called `function`, 0 standing for all that have no
@@ -132,6 +172,13 @@ mod tests {
     }
 
     #[test]
+    fn every_counter_of_calls_has_a_name() {
+        for (index, (function, name)) in CALLED.into_iter().enumerate() {
+            assert_eq!(call_index(function), index, "{name}");
+        }
+    }
+
+    #[test]
     fn exits_are_counted_by_reason() {
         let stats = Stats::default();
         for reason in ExitReason::ALL {
@@ -152,11 +199,14 @@ mod tests {
         let stats = Stats::default();
         stats.call(vendor::NULL);
         stats.exit(ExitReason::Iocsr);
+        stats.kicks.count();
         let words: &[u64; size_of::<Stats>() / 8] =
             // SAFETY: `Stats` is an array of 64-bit counters, borrowed here.
             unsafe { &*(&raw const stats).cast() };
         assert_eq!(words[call_offset(vendor::NULL) / 8], 1);
         assert_eq!(words[exit_offset(ExitReason::Iocsr) / 8], 1);
-        assert_eq!(words.iter().sum::<u64>(), 2);
+        assert_eq!(words[KICKS / 8], 1);
+        assert_eq!(stats.exits(ExitReason::HostInterrupt), 1);
+        assert_eq!(words.iter().sum::<u64>(), 3);
     }
 }

@@ -2,9 +2,13 @@
 //!
 //! Everything here may be used from any CPU at any time; no frequent exit
 //! takes the lock of the second-stage tables, only the first use of a block
-//! of RAM and a fault on it do. Lock order: the RAM's fresh blocks; `stage2`;
-//! the UART's; `pch_pic`'s; `eiointc`'s. Postboxes have none.
+//! of RAM and a fault on it do. Lock order: `memory`; the RAM's fresh blocks;
+//! `stage2`; the UART's; `pch_pic`'s; `eiointc`'s. Postboxes have none.
 
+#[cfg(test)]
+pub mod fake;
+pub mod memory;
+pub mod placement;
 pub mod wires;
 
 use crate::config::{DeviceKind, MAX_PHYSICAL_ID, VmConfig};
@@ -33,14 +37,13 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use guest_pv::abi::hypercall::IPI_SET_BITS;
+use memory::{Memory, RamFrames};
+use placement::Placement;
 use spin::{Mutex, Once};
 use wires::{Input, Wires};
 
 /// Source of table frames whose kind the VM needn't know.
 pub type Tables = Box<dyn TableSource + Send>;
-
-/// Whatever must live as long as the VM: its RAM's frames.
-pub type Keep = Box<dyn core::fmt::Debug + Send + Sync>;
 
 /// A device of a VM.
 #[derive(Debug)]
@@ -96,6 +99,10 @@ pub struct VcpuShared {
     pub stats: Stats,
     /// Its physical id.
     pub id: u32,
+    /// Its place among its VM's.
+    pub index: usize,
+    /// Which CPU has it.
+    pub placement: Placement,
 }
 
 /// Tells physical CPUs to look at their posts.
@@ -189,10 +196,12 @@ pub struct Vm {
     pub clock: Clock,
     /// How long its idle vCPUs poll, in microseconds.
     pub idle_poll: u64,
+    /// Whether it may change its own memory and where its vCPUs run.
+    pub control: bool,
     // Dropped in this order: the tables, then the memory they lead to.
     stage2: Mutex<Stage2<Tables>>,
-    #[expect(dead_code, reason = "kept for its drop")]
-    keep: Keep,
+    memory: Mutex<Memory>,
+    cpus: Box<[u32]>,
     root: Hpa,
     vcpus: Box<[Arc<VcpuShared>]>,
     ids: PhysicalIds,
@@ -220,19 +229,20 @@ pub enum VmError {
 }
 
 impl Vm {
-    /// A VM as `config`, which has been checked, wants it, with `ram`,
-    /// which stays its own as long as `keep` does.
+    /// A VM as `config`, which has been checked, wants it, with this RAM and
+    /// the frames behind it, on the machine's CPUs with the physical ids
+    /// `cpus`, its vCPUs in turn.
     ///
     /// # Errors
     /// See [`VmError`].
     pub fn new(
         config: &VmConfig,
-        ram: GuestRam,
+        (ram, frames): (GuestRam, Box<dyn RamFrames>),
         tables: Tables,
         cpucfg: CpucfgTable,
         clock: Clock,
         console: Arc<Port>,
-        keep: Keep,
+        cpus: &[u32],
     ) -> Result<Self, VmError> {
         let mut stage2 = Stage2::new(tables, cpucfg.physical_bits()).map_err(VmError::Map)?;
         for region in ram.regions() {
@@ -245,10 +255,14 @@ impl Vm {
             let unmapped = stage2.unmap(block.gpa, block.bytes);
             let _ = unmapped.map_err(VmError::Map)?;
         }
-        let vcpus = config.ids.iter();
-        let vcpus: Box<[_]> = vcpus.map(|&id| Arc::new(VcpuShared::new(id))).collect();
+        let homes = cpus.iter().copied().cycle();
+        let vcpus = config.ids.iter().zip(homes).enumerate();
+        let vcpus: Box<[_]> = vcpus
+            .map(|(index, (&id, home))| Arc::new(VcpuShared::new(id, index, home)))
+            .collect();
         Ok(Self {
             name: config.name.clone(),
+            memory: Mutex::new(Memory::new(&ram, frames, vcpus.len())),
             ram,
             cpucfg,
             targets: Targets::new(&vcpus),
@@ -260,7 +274,8 @@ impl Vm {
             console,
             clock,
             idle_poll: config.idle_poll,
-            keep,
+            control: config.control,
+            cpus: cpus.into(),
             root: stage2.root(),
             stage2: Mutex::new(stage2),
             ids: PhysicalIds::new(&config.ids),
@@ -438,12 +453,14 @@ fn iocsr_space() -> Result<Bus<IocsrAddr, IocsrDevice>, VmError> {
 }
 
 impl VcpuShared {
-    fn new(id: u32) -> Self {
+    fn new(id: u32, index: usize, home: u32) -> Self {
         Self {
             postbox: Postbox::new(),
             ipi: ipi::Core::default(),
             stats: Stats::default(),
             id,
+            index,
+            placement: Placement::new(home),
         }
     }
 
@@ -463,7 +480,7 @@ mod tests {
 
     #[test]
     fn targets_are_found_by_id_alone() {
-        let vcpus = [0, 5, 1023].map(|id| Arc::new(VcpuShared::new(id)));
+        let vcpus = [0, 5, 1023].map(|id| Arc::new(VcpuShared::new(id, 0, 0)));
         let targets = Targets::new(&vcpus);
         for vcpu in &vcpus {
             assert_eq!(targets.0[vcpu.id as usize], Arc::as_ptr(vcpu) as u64);

@@ -44,7 +44,7 @@ enum Command {
         /// The seed of deterministic runs, to replay one; each part has its own otherwise.
         #[arg(long)]
         seed: Option<u64>,
-        /// Only what has this in its name, in the parts whose steps have names (linux).
+        /// Only what has this in its name, in the parts whose steps have names (hv, linux).
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },

@@ -39,6 +39,10 @@ pub enum CallError {
     InvalidCode = -1,
     /// An argument is out of its range.
     InvalidParameter = -2,
+    /// Loongvisor's own calls: the machine has no memory left for it.
+    NoMemory = -3,
+    /// Loongvisor's own calls: what it is about is in use.
+    InUse = -4,
 }
 
 impl CallError {
@@ -56,6 +60,8 @@ impl CallError {
         match a0.cast_signed() {
             -1 => Err(Self::InvalidCode),
             -2 => Err(Self::InvalidParameter),
+            -3 => Err(Self::NoMemory),
+            -4 => Err(Self::InUse),
             _ => Ok(a0),
         }
     }
@@ -75,8 +81,13 @@ mod tests {
     fn check_tells_results_from_refusals() {
         assert_eq!(CallError::check(0), Ok(SUCCESS));
         assert_eq!(CallError::check(7), Ok(7));
-        assert_eq!(CallError::check(u64::MAX - 2), Ok(u64::MAX - 2));
-        for error in [CallError::InvalidCode, CallError::InvalidParameter] {
+        assert_eq!(CallError::check(u64::MAX - 4), Ok(u64::MAX - 4));
+        for error in [
+            CallError::InvalidCode,
+            CallError::InvalidParameter,
+            CallError::NoMemory,
+            CallError::InUse,
+        ] {
             assert_eq!(CallError::check(error.register()), Err(error));
         }
     }

@@ -26,8 +26,36 @@ pub const NULL_GENERAL: u64 = FIRST + 5;
 /// in ns, since it was made; with or without a steal-time record.
 pub const STOLEN: u64 = FIRST + 6;
 
+// The calls below are offered to VMs whose configuration says `control`. They
+// act on the caller's own VM.
+
+/// Gives RAM back: the a2 bytes at guest physical address a1, whole pages of
+/// 16 KiB and at most 32 MiB. From then on an access there is an address
+/// error. The machine can use what makes up a whole 32 MiB of the guest's
+/// physical space. `InUse` where a steal-time record lies in it.
+///
+/// When this call and the two below return, no vCPU uses a mapping from
+/// before. Meanwhile the calling vCPU takes interrupts.
+pub const MEMORY_RELEASE: u64 = FIRST + 7;
+/// Takes RAM again: of the a2 bytes at a1, as in [`MEMORY_RELEASE`], what was
+/// given back is there again, and zero. `NoMemory` where the machine has none.
+pub const MEMORY_CLAIM: u64 = FIRST + 8;
+/// Lets the a2 bytes at a1, as in [`MEMORY_RELEASE`], be used only as a3 says
+/// ([`PROTECT_WRITE`], [`PROTECT_EXECUTE`]): other accesses are address
+/// errors. What was given back stays so.
+pub const MEMORY_PROTECT: u64 = FIRST + 9;
+/// Moves the vCPU with physical id a1 to the CPU number a2 of those that the
+/// VM may run on; it may still be on its way when the call returns.
+/// `InvalidParameter` where there is no such vCPU or CPU.
+pub const MOVE_VCPU: u64 = FIRST + 10;
+
+/// [`MEMORY_PROTECT`]: stores are allowed.
+pub const PROTECT_WRITE: u64 = 1 << 0;
+/// [`MEMORY_PROTECT`]: fetches are allowed.
+pub const PROTECT_EXECUTE: u64 = 1 << 1;
+
 /// Functions of the vendor's range.
-pub const COUNT: u64 = 7;
+pub const COUNT: u64 = 11;
 
 /// Result of [`IDENTIFY`]: "LOONGVSR" in memory order.
 pub const SIGNATURE: u64 = u64::from_le_bytes(*b"LOONGVSR");
@@ -109,7 +137,7 @@ mod tests {
     #[test]
     fn vendor_functions_are_apart_from_kvms() {
         assert_eq!(super::super::hypercall::NOTIFY, 2);
-        assert_eq!((FIRST, STOLEN), (0x4000, 0x4000 + COUNT - 1));
+        assert_eq!((FIRST, MOVE_VCPU), (0x4000, 0x4000 + COUNT - 1));
     }
 
     #[test]

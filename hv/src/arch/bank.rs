@@ -83,9 +83,15 @@ pub fn load(vcpu: &Vcpu) {
     unsafe {
         csr_write!(GINTC, vcpu.gintc);
         csr_write!(GCNTC, vcpu.vm().clock.offset);
-        gcsr_write!(LLBCTL, LLBCTL::WCLLB::SET.value);
     }
+    forget_linked_load();
     restore_timer(&vcpu.timer, vcpu.estat);
+}
+
+/// The loaded guest's next SC fails, unless an LL comes first.
+pub fn forget_linked_load() {
+    // SAFETY: the guest's own register, in a guest that isn't running.
+    unsafe { gcsr_write!(LLBCTL, LLBCTL::WCLLB::SET.value) };
 }
 
 fn restore_timer(timer: &SavedTimer, estat: u64) {

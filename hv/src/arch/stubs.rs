@@ -368,7 +368,7 @@ global_asm!(
     null_calls = const STATS + stats::call_offset(vendor::NULL),
     send_calls = const STATS + stats::call_offset(SEND_IPI),
     iocsr = const STATS + stats::exit_offset(ExitReason::Iocsr),
-    interrupts = const STATS + stats::exit_offset(ExitReason::HostInterrupt),
+    interrupts = const STATS + stats::KICKS,
     send_ipi = const SEND_IPI,
     null_shift = const vendor::NULL.trailing_zeros(),
     service = const CODE_SERVICE,

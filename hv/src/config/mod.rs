@@ -171,6 +171,9 @@ pub struct VmConfig {
     pub pv_ipi: bool,
     /// Whether it is told how much of its time others took.
     pub pv_steal_time: bool,
+    /// Whether it is offered the calls by which it changes its own memory and
+    /// where its vCPUs run.
+    pub control: bool,
     /// How long an idle vCPU that has its CPU for itself looks for posts
     /// before the CPU sleeps, in microseconds, up to [`MAX_IDLE_POLL`].
     pub idle_poll: u64,
@@ -193,6 +196,8 @@ pub enum ConfigError {
     Id(u32),
     /// The machine has no CPU of this index.
     NoCpu(usize),
+    /// A CPU is named twice.
+    CpuTwice(usize),
     /// RAM of this size isn't a multiple of 16 KiB above 0.
     MemorySize(u64),
     /// More RAM than is free: wanted, free.
@@ -212,6 +217,8 @@ pub enum ConfigError {
     OutOfSpace(&'static str, Gpa),
     /// A device shares addresses with another one or with RAM.
     Overlap(&'static str, Gpa, &'static str),
+    /// There can be only one of this device.
+    Second(&'static str),
 }
 
 impl fmt::Display for ConfigError {
@@ -226,6 +233,7 @@ impl fmt::Display for ConfigError {
                 f,
                 "physical id {id} is given twice or not below {MAX_PHYSICAL_ID}"
             ),
+            Self::CpuTwice(index) => write!(f, "CPU {index} is named twice"),
             Self::NoCpu(index) => write!(f, "the machine has no CPU {index}"),
             Self::MemorySize(bytes) => {
                 write!(f, "{bytes} bytes of RAM: not a multiple of 16 KiB above 0")
@@ -245,6 +253,7 @@ impl fmt::Display for ConfigError {
             Self::Name(name) => write!(f, "another VM is called {name}"),
             Self::OutOfSpace(device, at) => write!(f, "{device} at {at} is beyond 48 bits"),
             Self::Overlap(device, at, other) => write!(f, "{device} at {at} overlaps {other}"),
+            Self::Second(device) => write!(f, "a VM has one {device}, not two"),
         }
     }
 }
@@ -293,6 +302,11 @@ impl VmConfig {
         }
         if let Some(&index) = self.cpus.iter().find(|&&index| index >= limits.cpus) {
             return Err(ConfigError::NoCpu(index));
+        }
+        for (place, cpu) in self.cpus.iter().enumerate() {
+            if self.cpus.iter().skip(place + 1).any(|other| other == cpu) {
+                return Err(ConfigError::CpuTwice(*cpu));
+            }
         }
         if self.exclusive && self.cpus.is_empty() {
             return Err(ConfigError::NothingToClaim);
@@ -345,6 +359,12 @@ impl VmConfig {
                 return Err(ConfigError::OutOfSpace(device.kind.name(), device.base));
             }
             let others = self.devices.iter().skip(index + 1);
+            // All but the UART have their state in the VM, or a name in the
+            // device tree that stands for one.
+            let mut like = others.clone().filter(|other| other.kind == device.kind);
+            if device.kind != DeviceKind::Uart && like.next().is_some() {
+                return Err(ConfigError::Second(device.kind.name()));
+            }
             let others = others.map(|d| (d.kind.name(), d.base.get(), d.kind.bytes()));
             let ram = self.ram();
             let ram = ram.iter().map(|(gpa, bytes)| ("RAM", gpa.get(), *bytes));

@@ -23,6 +23,7 @@ pub(super) struct Reader {
     devices: Vec<Device>,
     pv_ipi: bool,
     pv_steal_time: bool,
+    control: bool,
     idle_poll: Option<u64>,
 }
 
@@ -47,6 +48,7 @@ impl Reader {
             "pv_steal_time" => {
                 self.pv_steal_time = value.parse().map_err(|_| bad("not true or false"))?;
             }
+            "control" => self.control = value.parse().map_err(|_| bad("not true or false"))?,
             "idle_poll" => {
                 let poll = value.parse().ok().filter(|poll| *poll <= MAX_IDLE_POLL);
                 self.idle_poll = Some(poll.ok_or(bad("not a number of microseconds up to 10000"))?);
@@ -82,6 +84,7 @@ impl Reader {
             devices: self.devices,
             pv_ipi: self.pv_ipi,
             pv_steal_time: self.pv_steal_time,
+            control: self.control,
             idle_poll: self.idle_poll.unwrap_or(DEFAULT_IDLE_POLL),
         })
     }

@@ -14,6 +14,7 @@ use crate::seed;
 use crate::start;
 use crate::vcpu::Vcpu;
 use crate::vcpu::emulate::cpucfg::CpucfgTable;
+use crate::vm::memory::RamFrames;
 use crate::vm::{Clock, Vm};
 use alloc::boxed::Box;
 use alloc::format;
@@ -64,11 +65,13 @@ pub fn make(
     };
     let tables = Box::new(FrameTables::new(memory));
     let console = port.clone();
-    let vm = Vm::new(config, ram, tables, cpucfg, clock, console, Box::new(taken));
+    let cpus: Vec<u32> = homes.iter().map(|home| home.id()).collect();
+    let ram = (ram, Box::new(taken) as Box<dyn RamFrames>);
+    let vm = Vm::new(config, ram, tables, cpucfg, clock, console, &cpus);
     let vm = Arc::new(vm.map_err(|error| format!("{error:?}"))?);
     let mut vcpus = Vec::new();
     for (index, &home) in (0..config.ids.len()).zip(homes.iter().cycle()) {
-        let vcpu = Vcpu::new(vm.clone(), index, home.id()).ok_or("no such vCPU")?;
+        let vcpu = Vcpu::new(vm.clone(), index).ok_or("no such vCPU")?;
         vcpus.push((Box::new(reset(vcpu)), home));
     }
     if let Some((first, _)) = vcpus.first_mut() {

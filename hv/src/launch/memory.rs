@@ -4,22 +4,64 @@ use crate::config::VmConfig;
 use crate::mm::addr::{Hpa, PAGE_BYTES};
 use crate::mm::guest_mem::{GuestRam, RamRegion};
 use crate::mm::phys::Cached;
+use crate::mm::stage2::BLOCK_BYTES;
 use crate::start::FRAMES;
+use crate::vm::memory::RamFrames;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// Pages of a block, the most that is noted as one.
+const BLOCK_PAGES: u64 = BLOCK_BYTES / PAGE_BYTES;
+
 /// Frames that go back to the allocator when they are dropped.
-#[derive(Debug, Default)]
-pub struct Frames(Vec<(Hpa, u64)>);
+#[derive(Debug)]
+pub struct Frames {
+    parts: Vec<(Hpa, u64)>,
+    /// The nodes that more of them are to come from.
+    nodes: Vec<u32>,
+}
 
 impl Drop for Frames {
     fn drop(&mut self) {
         if let Some(frames) = FRAMES.lock().as_mut() {
-            for &(at, pages) in &self.0 {
+            for &(at, pages) in &self.parts {
                 frames.give(at, pages);
             }
         }
+    }
+}
+
+impl Frames {
+    /// Notes `pages` pages at `at`, a power of two.
+    fn note(&mut self, at: Hpa, pages: u64) {
+        let step = pages.min(BLOCK_PAGES);
+        let parts = (0..pages / step).map(|part| part * step * PAGE_BYTES);
+        let parts = parts.filter_map(|offset| Some((at.checked_add(offset)?, step)));
+        self.parts.extend(parts);
+    }
+}
+
+impl RamFrames for Frames {
+    fn give_block(&mut self, hpa: Hpa) {
+        let block = (hpa, BLOCK_PAGES);
+        let noted = self.parts.iter().position(|part| *part == block);
+        if let Some(place) = noted
+            && let Some(frames) = FRAMES.lock().as_mut()
+        {
+            frames.give(hpa, BLOCK_PAGES);
+            self.parts.swap_remove(place);
+        }
+    }
+
+    fn take_block(&mut self) -> Option<Hpa> {
+        let mut frames = FRAMES.lock();
+        let frames = frames.as_mut()?;
+        let mut nodes = self.nodes.iter();
+        let near = nodes.find_map(|&node| frames.take_of(node, BLOCK_PAGES));
+        let hpa = near.or_else(|| frames.take(BLOCK_PAGES))?;
+        self.parts.push((hpa, BLOCK_PAGES));
+        Some(hpa)
     }
 }
 
@@ -31,7 +73,10 @@ pub fn take(
     nodes: &[u32],
     memory: &mut Cached,
 ) -> Result<(Frames, GuestRam), String> {
-    let mut taken = Frames::default();
+    let mut taken = Frames {
+        parts: Vec::new(),
+        nodes: nodes.to_vec(),
+    };
     let mut regions = Vec::new();
     let mut far = 0;
     for (gpa, bytes) in config.ram() {
@@ -41,7 +86,7 @@ pub fn take(
             let near = nodes.iter().find_map(|&node| take_block(left, Some(node)));
             let block = near.or_else(|| take_block(left, None));
             let (hpa, pages) = block.ok_or("out of RAM")?;
-            taken.0.push((hpa, pages));
+            taken.note(hpa, pages);
             let gpa = gpa.checked_add(done).ok_or("RAM beyond 64 bits")?;
             let bytes = pages * PAGE_BYTES;
             regions.push(RamRegion { gpa, hpa, bytes });

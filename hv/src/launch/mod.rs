@@ -8,6 +8,7 @@
 //! Lock: a guest's state is never locked while another lock is held, nor
 //! while a VM is made.
 
+mod account;
 mod make;
 mod memory;
 pub mod monitor;
@@ -105,9 +106,11 @@ fn read(
 ) -> Result<Guest, String> {
     let text = core::str::from_utf8(text).map_err(|_| "not text".to_string())?;
     let config = VmConfig::read(text).map_err(|error| error.to_string())?;
+    // None of them has been made yet.
+    let wanted: u64 = accepted.iter().map(|guest| guest.config.memory).sum();
     let limits = Limits {
         cpus: cpus.len(),
-        memory: free_memory(),
+        memory: free_memory().saturating_sub(wanted),
         has_file: &|name| bundle.file(name).is_some(),
     };
     config.check(&limits).map_err(|error| error.to_string())?;
@@ -209,9 +212,9 @@ impl Guest {
     /// anew where that is wanted.
     fn ended(&self) {
         let old = core::mem::replace(&mut *self.state.lock(), State::Ending);
-        let reason = match &old {
-            State::Running(vm) => vm.stopped(),
-            _ => None,
+        let (reason, account) = match &old {
+            State::Running(vm) => (vm.stopped(), account::of(vm)),
+            _ => (None, Vec::new()),
         };
         // Its RAM is free from here on.
         drop(old);
@@ -219,14 +222,17 @@ impl Guest {
         let Some(reason) = reason else {
             return;
         };
+        let again = self.config.restart.after(reason);
+        // Before it is said: who reads it may want to start it.
+        *self.state.lock() = match reason {
+            _ if again => State::Starting,
+            StopReason::Stopped => State::Held,
+            _ => State::Ended,
+        };
+        account.iter().for_each(|line| log::info!("{line}"));
         log::info!("VM {} has stopped: {reason}", self.config.name);
-        if self.config.restart.after(reason) {
-            *self.state.lock() = State::Starting;
+        if again {
             self.start(self.wait(reason));
-        } else if reason == StopReason::Stopped {
-            *self.state.lock() = State::Held;
-        } else {
-            *self.state.lock() = State::Ended;
         }
     }
 }

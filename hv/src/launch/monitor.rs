@@ -3,13 +3,14 @@
 //! One CPU does all of this, the one that the console's interrupt comes to,
 //! between two stays in a guest and never on the way out of one.
 
-use super::{Guest, State, guests};
+use super::{Guest, State, account, guests};
 use crate::arch::cpu;
 use crate::console::command::{self, Change, Command};
 use crate::console::keys::{self, Act, Keys};
 use crate::console::screen::{Focus, Screen};
 use crate::console::{self, print, with_screen};
 use crate::dev::uart::Sink;
+use crate::heap;
 use crate::platform::power;
 use crate::stats::Stats;
 use crate::vcpu::StopReason;
@@ -161,9 +162,19 @@ fn run(command: Command<'_>, notifier: &impl Notifier) {
             .for_each(|(number, guest)| list(number, guest)),
         Command::Vcpus(None) => guests().iter().for_each(vcpus),
         Command::Vcpus(Some(name)) => with_guest(name, |_, guest| vcpus(guest)),
+        Command::Stats(name) => with_guest(name, |_, guest| stats(guest)),
+        Command::Memory => memory(),
         Command::Change(what, name) => with_guest(name, |_, guest| {
             if let Err(why) = change(guest, what, notifier) {
                 print(format_args!("{}: {why}", guest.config.name));
+            }
+        }),
+        Command::Move { vm, vcpu, cpu } => with_guest(vm, |_, guest| {
+            let moved = guest.with_vm(|vm| vm.move_vcpu(vcpu, cpu, notifier));
+            if let Some(Err(why)) = moved {
+                print(format_args!("{}: {why}", guest.config.name));
+            } else if moved.is_none() {
+                print(format_args!("{} doesn't run", guest.config.name));
             }
         }),
         Command::Go(name) => with_guest(name, |number, _| show(number)),
@@ -201,6 +212,21 @@ fn list(number: usize, guest: &Guest) {
     ));
 }
 
+/// How a VM has fared so far.
+fn stats(guest: &Guest) {
+    match guest.with_vm(account::of) {
+        Some(lines) => lines.iter().for_each(|line| print(format_args!("{line}"))),
+        None => print(format_args!("{} doesn't run", guest.config.name)),
+    }
+}
+
+fn memory() {
+    let (free, heap) = (super::free_memory(), heap::in_use());
+    print(format_args!(
+        "{free} bytes of RAM free, {heap} bytes of heap in use"
+    ));
+}
+
 fn all_exits(stats: &Stats) -> u64 {
     ExitReason::ALL
         .into_iter()
@@ -211,8 +237,8 @@ fn all_exits(stats: &Stats) -> u64 {
 fn vcpus(guest: &Guest) {
     let name = &guest.config.name;
     let shown = guest.with_vm(|vm| {
-        for (vcpu, home) in vm.vcpus().iter().zip(guest.homes.iter().cycle()) {
-            vcpu_line(name, vcpu, home.id());
+        for vcpu in vm.vcpus() {
+            vcpu_line(name, vcpu);
         }
     });
     if shown.is_none() {
@@ -220,7 +246,7 @@ fn vcpus(guest: &Guest) {
     }
 }
 
-fn vcpu_line(name: &str, vcpu: &VcpuShared, home: u32) {
+fn vcpu_line(name: &str, vcpu: &VcpuShared) {
     let state = if vcpu.postbox.in_guest() {
         "in guest"
     } else if vcpu.postbox.asleep() {
@@ -235,7 +261,7 @@ fn vcpu_line(name: &str, vcpu: &VcpuShared, home: u32) {
             exits += &format!(" {} {count}", reason.name());
         }
     }
-    let (id, all) = (vcpu.id, all_exits(&vcpu.stats));
+    let (id, all, home) = (vcpu.id, all_exits(&vcpu.stats), vcpu.placement.home());
     // In microseconds, shown as milliseconds.
     let stolen = nanoseconds(vcpu.stats.stolen.get(), cpu::ticks_per_second()) / 1000;
     let (ms, us) = (stolen / 1000, stolen % 1000);

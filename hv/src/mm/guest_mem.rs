@@ -118,6 +118,12 @@ impl GuestRam {
         Ok(ram)
     }
 
+    /// Its whole blocks, by rising guest address.
+    pub fn blocks(&self) -> impl Iterator<Item = RamRegion> {
+        let pieces = self.regions.iter().flat_map(|region| region.pieces());
+        pieces.filter(RamRegion::is_block)
+    }
+
     /// The blocks that nobody has used yet.
     #[must_use]
     pub fn fresh(&self) -> Vec<RamRegion> {
@@ -217,6 +223,17 @@ impl GuestBuf {
     pub fn new(ram: &GuestRam, gpa: Gpa, bytes: u64) -> Option<Self> {
         let hpa = ram.find(gpa, bytes)?;
         Some(Self { hpa, bytes })
+    }
+
+    /// The `bytes` bytes at `offset` of the page of a guest's RAM that is at
+    /// `page`; `None` where they don't lie in it.
+    #[must_use]
+    pub fn within_page(page: Hpa, offset: u64, bytes: u64) -> Option<Self> {
+        let page = Self {
+            hpa: page,
+            bytes: PAGE_BYTES,
+        };
+        page.part(offset, bytes)
     }
 
     /// The `bytes` bytes at `offset` of the buffer; `None` where it ends

@@ -230,6 +230,7 @@ impl Loaded for Machine {
         if let Some(lease) = vcpu.lease {
             tlb::flush_gid(lease.gid);
         }
+        bank::forget_linked_load();
     }
 
     #[inline(always)]

@@ -67,11 +67,27 @@ pub(super) fn until(vcpu: &Vcpu, machine: &Machine) -> Option<Option<u64>> {
     Some(deadline.and_then(|timer| timer.deadline()))
 }
 
+/// How often a vCPU that waits for others looks whether they are done.
+const LOOKS_PER_SECOND: u64 = 100_000;
+
+/// Lets the loaded vCPU sleep for a moment, if it has no interrupt to take;
+/// until when.
+pub(super) fn moment(vcpu: &Vcpu, machine: &Machine) -> Option<Option<u64>> {
+    if machine.pending() != 0 || !vcpu.go_to_sleep(gcsr_read!(ECFG)) {
+        // Outside all the same: others wait for it, as it does for them.
+        vcpu.leave_guest();
+        return None;
+    }
+    let ticks = cpu::ticks_per_second() / LOOKS_PER_SECOND;
+    Some(Some(cpu::ticks() + ticks))
+}
+
 /// Sleeps until `vcpu` may go on, at `deadline` (in ticks) at the latest.
 /// False where there is something else to look at first.
 fn nap(vcpu: &Vcpu, machine: &mut Machine, deadline: Option<u64>) -> bool {
     loop {
         if !vcpu.shared().postbox.asleep() {
+            vcpu.shared().stats.woken.count();
             return true;
         }
         let now = cpu::ticks();
@@ -80,7 +96,10 @@ fn nap(vcpu: &Vcpu, machine: &mut Machine, deadline: Option<u64>) -> bool {
             return true;
         }
         machine.set_timer(deadline, now);
+        let stats = &vcpu.shared().stats;
+        stats.slept.set(now);
         cpu::idle();
+        stats.asleep.add(cpu::ticks().wrapping_sub(now));
         let look = machine.take_interrupts(csr_read!(ESTAT));
         if look && (machine.console || machine.mailbox.attention.load(Ordering::SeqCst)) {
             return false;

@@ -7,7 +7,7 @@ const SLICE: u64 = 80;
 const BURST: u64 = SLICE / BURSTS;
 
 fn with(count: usize) -> Scheduler {
-    let mut scheduler = Scheduler::new(SLICE);
+    let mut scheduler = Scheduler::new(SLICE, 0);
     (0..count).for_each(|slot| scheduler.admit(slot, None));
     scheduler
 }

@@ -16,7 +16,8 @@ use crate::isa::insn::{self, Insn, decode_sensitive};
 use crate::mm::addr::{Gpa, Hpa};
 use crate::stats::Stats;
 use crate::vcpu::postbox::Posts;
-use crate::vm::{Notifier, Vm};
+use crate::vm::memory::{PageRange, Progress, Request};
+use crate::vm::{Notifier, VcpuShared, Vm};
 use guest_pv::abi::cpucfg::PvFeatures;
 use guest_pv::abi::hypercall::CallError;
 use guest_pv::abi::vendor::ExitReason;
@@ -104,7 +105,12 @@ fn handle_rare(
 
 #[inline(never)]
 fn interrupted(vcpu: &Vcpu, estat: u64, hardware: &mut impl Hardware) -> Resume {
-    vcpu.shared().stats.exit(ExitReason::HostInterrupt);
+    let stats = &vcpu.shared().stats;
+    if estat & Interrupt::IPI.bit() != 0 {
+        stats.kicks.count();
+    } else {
+        stats.exit(ExitReason::HostInterrupt);
+    }
     hardware.host_interrupt(estat)
 }
 
@@ -122,6 +128,7 @@ fn finish(vcpu: &mut Vcpu, outcome: Outcome, hardware: &mut impl Hardware) -> Re
         Outcome::Done => (pc.wrapping_add(4), Resume::Guest),
         Outcome::Then(resume) => (pc.wrapping_add(4), resume),
         Outcome::Again => (pc, Resume::Guest),
+        Outcome::Retry => (pc, Resume::Yield(Yield::Retry)),
         Outcome::Fault(exception) => (hardware.inject(pc, &exception), Resume::Guest),
     };
     vcpu.context.pc = pc;
@@ -197,7 +204,7 @@ fn idle(vcpu: &mut Vcpu, hardware: &mut impl Hardware) -> Outcome {
 /// What a hypercall can reach, of a vCPU whose registers it changes.
 struct CallEnv<'a, N> {
     vm: &'a Vm,
-    stats: &'a Stats,
+    shared: &'a VcpuShared,
     steal: &'a StealClock,
     notifier: &'a N,
 }
@@ -208,11 +215,15 @@ impl<N: Hardware> hypercall::Env for CallEnv<'_, N> {
     }
 
     fn stats(&self) -> &Stats {
-        self.stats
+        &self.shared.stats
+    }
+
+    fn controls(&self) -> bool {
+        self.vm.control
     }
 
     fn stolen(&self) -> u64 {
-        nanoseconds(self.stats.stolen.get(), self.vm.clock.time.hz)
+        nanoseconds(self.shared.stats.stolen.get(), self.vm.clock.time.hz)
     }
 
     fn stop(&self, reason: StopReason) {
@@ -222,7 +233,33 @@ impl<N: Hardware> hypercall::Env for CallEnv<'_, N> {
     fn name_steal_record(&self, a2: u64) -> Result<(), CallError> {
         let clear = |hpa, bytes| self.notifier.clear(hpa, bytes);
         self.vm.populate(Gpa::new(a2), clear);
-        self.steal.name(&self.vm.ram, a2)
+        let hold = |gpa, bytes| self.vm.hold(self.shared, gpa, bytes);
+        self.steal.name(a2, hold)?;
+        if !self.steal.is_named() {
+            self.vm.let_go(self.shared);
+        }
+        Ok(())
+    }
+
+    fn change_memory(
+        &self,
+        request: Request,
+        address: u64,
+        bytes: u64,
+    ) -> Result<Progress, CallError> {
+        let range = PageRange::new(&self.vm.ram, address, bytes);
+        let range = range.ok_or(CallError::InvalidParameter)?;
+        let clear = |hpa, bytes| self.notifier.clear(hpa, bytes);
+        self.vm
+            .change_memory(self.shared, request, range, self.notifier, clear)
+    }
+
+    fn move_vcpu(&self, id: u64, place: u64) -> Result<(), CallError> {
+        let cpu = usize::try_from(place).ok();
+        let cpu = cpu.and_then(|place| self.vm.cpus().get(place));
+        let cpu = *cpu.ok_or(CallError::InvalidParameter)?;
+        let moved = self.vm.move_vcpu(id, cpu, self.notifier);
+        moved.map_err(|_| CallError::InvalidParameter)
     }
 
     fn raise_swi0(&self, physical_id: u64) {
@@ -245,7 +282,7 @@ fn call(vcpu: &mut Vcpu, code: u16, hardware: &mut impl Hardware) -> Resume {
     } = vcpu;
     let env = CallEnv {
         vm,
-        stats: &shared.stats,
+        shared,
         steal,
         notifier: hardware,
     };

@@ -56,6 +56,10 @@ pub enum Yield {
     Preempted,
     /// Its VM is paused.
     Paused,
+    /// Another CPU is to have it.
+    Moved,
+    /// What it asked for takes a moment: it asks again.
+    Retry,
 }
 
 /// Why a VM has stopped.
@@ -191,11 +195,12 @@ pub struct Units {
 }
 
 impl Vcpu {
-    /// vCPU `index` of `vm` as after reset, for physical CPU `cpu`; `None`
-    /// where the VM has no such vCPU. It is parked.
+    /// vCPU `index` of `vm` as after reset, for its first CPU; `None` where
+    /// the VM has no such vCPU. It is parked.
     #[must_use]
-    pub fn new(vm: Arc<Vm>, index: usize, cpu: u32) -> Option<Self> {
+    pub fn new(vm: Arc<Vm>, index: usize) -> Option<Self> {
         let shared = vm.vcpus().get(index)?.clone();
+        let cpu = shared.placement.home();
         let offered = vm.cpucfg.features().contains(PvFeatures::IPI);
         let pv_targets = if offered {
             vm.targets()
@@ -284,6 +289,15 @@ impl Vcpu {
         self.shared()
             .postbox
             .sleep(&self.owner, postbox::Posts::NONE)
+    }
+
+    /// It is taken off its CPU: from here on it is `cpu`'s, which looks once
+    /// more at everything before it enters the guest.
+    pub fn hand_over(&mut self, cpu: u32) {
+        self.owner.set_cpu(cpu);
+        self.shared.placement.set_home(cpu);
+        // It is outside: there is nobody to tell.
+        let _ = self.shared.postbox.post(Posts::CONTROL);
     }
 
     /// Its home CPU wakes it without a post.

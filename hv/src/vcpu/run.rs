@@ -14,7 +14,8 @@ use crate::mm::addr::Gpa;
 
 /// What the loop needs of the physical CPU, besides handling exits.
 pub trait Loaded: Hardware {
-    /// Forgets every TLB entry of the vCPU.
+    /// Forgets every TLB entry of the vCPU, and its LL bit: a pair of LL and
+    /// SC never survives a change of what an address leads to.
     fn flush(&mut self, vcpu: &Vcpu);
     /// Runs the guest until it exits.
     fn enter(&mut self, vcpu: &mut Vcpu) -> super::exit::ExitInfo;
@@ -73,6 +74,9 @@ fn look(vcpu: &mut Vcpu, posts: Posts, cpu: &mut impl Loaded) -> Resume {
     if posts.any(Posts::INTERRUPTS) {
         let levels = vcpu.vm().levels(vcpu.shared(), posts.lines());
         cpu.apply(&apply(posts.lines(), levels));
+    }
+    if posts.any(Posts::CONTROL) && vcpu.shared().placement.destination().is_some() {
+        return Resume::Yield(Yield::Moved);
     }
     if vcpu.vm().paused() {
         return Resume::Yield(Yield::Paused);

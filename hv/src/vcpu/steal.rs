@@ -14,7 +14,7 @@
 //! what a guest may rely on; the record in `guest_pv::abi::steal`.
 
 use crate::mm::addr::Gpa;
-use crate::mm::guest_mem::{GuestBuf, GuestRam};
+use crate::mm::guest_mem::GuestBuf;
 use crate::mm::phys::PhysMem;
 use core::cell::Cell;
 use core::mem::{offset_of, size_of};
@@ -33,12 +33,16 @@ pub struct StealClock {
 }
 
 impl StealClock {
-    /// The guest names its record, a2 of NOTIFY, in `ram`; without
-    /// [`ADDRESS_VALID`] it takes it back.
+    /// The guest names its record, a2 of NOTIFY, which `hold` finds and keeps
+    /// where it is; without [`ADDRESS_VALID`] it takes it back.
     ///
     /// # Errors
     /// Reserved bits are set, or the record isn't all in the guest's RAM.
-    pub fn name(&self, ram: &GuestRam, a2: u64) -> Result<(), CallError> {
+    pub fn name(
+        &self,
+        a2: u64,
+        hold: impl FnOnce(Gpa, u64) -> Option<GuestBuf>,
+    ) -> Result<(), CallError> {
         if a2 & ADDRESS_RESERVED != 0 {
             return Err(CallError::InvalidParameter);
         }
@@ -46,10 +50,16 @@ impl StealClock {
             self.record.set(None);
             return Ok(());
         }
-        let record = GuestBuf::new(ram, Gpa::new(a2 & !ADDRESS_VALID), RECORD_BYTES);
+        let record = hold(Gpa::new(a2 & !ADDRESS_VALID), RECORD_BYTES);
         self.record
             .set(Some(record.ok_or(CallError::InvalidParameter)?));
         Ok(())
+    }
+
+    /// Whether there is a record.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        self.record.get().is_some()
     }
 
     /// The vCPU, which slept, can run from `now` (ticks) on.
@@ -130,7 +140,7 @@ fn put(record: GuestBuf, at: u64, from: &[u8], memory: &mut impl PhysMem) {
 mod tests {
     use super::*;
     use crate::mm::addr::Hpa;
-    use crate::mm::guest_mem::RamRegion;
+    use crate::mm::guest_mem::{GuestRam, RamRegion};
     use crate::mm::phys::FakeMem;
 
     const RECORD: u64 = 0x4040;
@@ -144,6 +154,10 @@ mod tests {
         GuestRam::new(vec![region(0x4000, 0), region(0x8000_0000, 0x4000)]).unwrap()
     }
 
+    fn find(gpa: Gpa, bytes: u64) -> Option<GuestBuf> {
+        GuestBuf::new(&ram(), gpa, bytes)
+    }
+
     /// steal, version, preempted of the record at [`RECORD`].
     fn seen(memory: &FakeMem) -> (u64, u32, u8) {
         let bytes = &memory.0[0x40..0x80];
@@ -155,7 +169,7 @@ mod tests {
     #[test]
     fn time_between_ready_and_scheduled_in_is_stolen() {
         let (clock, mut memory) = (StealClock::default(), FakeMem(vec![0; 0x8000]));
-        clock.name(&ram(), RECORD | 1).unwrap();
+        clock.name(RECORD | 1, find).unwrap();
         clock.preempted(0, &mut memory);
         assert_eq!(seen(&memory), (0, 0, PREEMPTED));
         clock.ready(1000);
@@ -170,7 +184,7 @@ mod tests {
     #[test]
     fn records_that_are_no_records_are_refused_and_the_old_one_stays() {
         let (clock, mut memory) = (StealClock::default(), FakeMem(vec![0; 0x8000]));
-        clock.name(&ram(), RECORD | 1).unwrap();
+        clock.name(RECORD | 1, find).unwrap();
         for bad in [
             RECORD | 3,
             RECORD | 0x20,
@@ -181,7 +195,7 @@ mod tests {
             !0x3e,
         ] {
             assert_eq!(
-                clock.name(&ram(), bad),
+                clock.name(bad, find),
                 Err(CallError::InvalidParameter),
                 "{bad:#x}"
             );
@@ -194,7 +208,7 @@ mod tests {
     #[test]
     fn the_last_record_of_a_region_is_whole() {
         let (clock, mut memory) = (StealClock::default(), FakeMem(vec![0; 0x8000]));
-        clock.name(&ram(), 0x8000_3fc0 | 1).unwrap();
+        clock.name(0x8000_3fc0 | 1, find).unwrap();
         clock.ready(0);
         let _ = clock.scheduled_in(5, || 1_000_000_000, &mut memory);
         assert_eq!(memory.0[0x7fc0], 5);
@@ -203,8 +217,8 @@ mod tests {
     #[test]
     fn a_record_taken_back_is_written_no_more() {
         let (clock, mut memory) = (StealClock::default(), FakeMem(vec![0; 0x8000]));
-        clock.name(&ram(), RECORD | 1).unwrap();
-        clock.name(&ram(), 0).unwrap();
+        clock.name(RECORD | 1, find).unwrap();
+        clock.name(0, find).unwrap();
         clock.preempted(0, &mut memory);
         clock.ready(0);
         let stolen = clock.scheduled_in(9, || 1_000_000_000, &mut memory);
@@ -216,7 +230,7 @@ mod tests {
     #[test]
     fn what_the_guest_left_is_carried_on() {
         let (clock, mut memory) = (StealClock::default(), FakeMem(vec![0xff; 0x8000]));
-        clock.name(&ram(), RECORD | 1).unwrap();
+        clock.name(RECORD | 1, find).unwrap();
         clock.ready(0);
         let _ = clock.scheduled_in(3, || 1_000_000_000, &mut memory);
         assert_eq!(seen(&memory), (2, 0, 0));

@@ -32,12 +32,13 @@ struct Text {
     paravirt: Paravirt,
 }
 
-/// Paravirtual features; all are on unless the file says otherwise.
+/// Paravirtual features: all but `control` are on unless the file says otherwise.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Paravirt {
     ipi: bool,
     steal_time: bool,
+    control: bool,
 }
 
 impl Default for Paravirt {
@@ -45,6 +46,7 @@ impl Default for Paravirt {
         Self {
             ipi: true,
             steal_time: true,
+            control: false,
         }
     }
 }
@@ -135,6 +137,7 @@ impl VmFile {
         }
         line("pv_ipi", &text.paravirt.ipi.to_string());
         line("pv_steal_time", &text.paravirt.steal_time.to_string());
+        line("control", &text.paravirt.control.to_string());
         out
     }
 
@@ -188,12 +191,14 @@ impl VmFile {
             ConfigError::UnknownKey(..) | ConfigError::Missing(_) => None,
             ConfigError::Vcpus(_) => Some(text.vcpus.span()),
             ConfigError::IdCount(..) | ConfigError::Id(_) => span(&text.physical_ids),
-            ConfigError::NoCpu(_) | ConfigError::Claimed(..) => span(&text.cpus),
+            ConfigError::NoCpu(_) | ConfigError::CpuTwice(_) | ConfigError::Claimed(..) => {
+                span(&text.cpus)
+            }
             ConfigError::NothingToClaim => text.exclusive.as_ref().map(Spanned::span),
             ConfigError::MemorySize(_) | ConfigError::TooMuchMemory(..) => Some(text.memory.span()),
             ConfigError::NoFile(_) => Some(text.kernel.span()),
             ConfigError::Name(_) | ConfigError::BadName => Some(text.name.span()),
-            ConfigError::OutOfSpace(..) | ConfigError::Overlap(..) => {
+            ConfigError::OutOfSpace(..) | ConfigError::Overlap(..) | ConfigError::Second(_) => {
                 text.devices.as_ref().map(Spanned::span)
             }
         };

@@ -4,7 +4,7 @@
 //! `kind=` names what: a program of zeros, of all ones or of random words,
 //! whose exceptions end in that program again; a storm of exceptions made by
 //! the hypervisor; random hypercalls and IOCSR accesses; random accesses to
-//! the devices; interrupts off in a loop. `seed=` makes another one of the random kinds.
+//! the devices; its memory coming and going at random; interrupts off in a loop. `seed=` makes another one of the random kinds.
 //! `limit=` ends the calls and accesses after so many.
 
 use crate::runtime::call::{hvcl, stop};
@@ -35,6 +35,7 @@ pub fn run(options: &Options) -> ! {
         "storm" => storm(),
         "calls" => calls(&mut random, options.number("limit", 0)),
         "devices" => devices(&mut random),
+        "memory" => memory_calls(&mut random),
         _ => spin(),
     }
 }
@@ -150,6 +151,38 @@ fn devices(random: &mut Random) -> ! {
             _ => iocsr::write_d(offset, value),
         }
         iocsr::read_d(offset);
+    }
+}
+
+/// Random changes of its own memory and moves of its vCPU, from the second
+/// 32 MiB of RAM on, with accesses to it.
+fn memory_calls(random: &mut Random) -> ! {
+    loop {
+        let page = random.below(1 << 12) << 14;
+        let address = PROGRAM
+            + page
+            + if random.below(8) == 0 {
+                random.any()
+            } else {
+                0
+            };
+        let bytes = match random.below(4) {
+            0 => random.any(),
+            1 => 32 << 20,
+            _ => random.below(16) << 14,
+        };
+        let function = vendor::MEMORY_RELEASE + random.below(4);
+        let [id, place] = [random.below(2), random.below(4)];
+        let arguments = match function {
+            vendor::MOVE_VCPU => [id, place, 0],
+            _ => [address, bytes, random.below(5)],
+        };
+        // Low memory is where this program is.
+        if function == vendor::MOVE_VCPU || arguments[0] >= PROGRAM {
+            hvcl::<0x100>([function, arguments[0], arguments[1], arguments[2]]);
+        }
+        // SAFETY: RAM that nothing else uses; an exception is caught.
+        catch(|| unsafe { memory::<u64>(PROGRAM + page).write_volatile(page) });
     }
 }
 

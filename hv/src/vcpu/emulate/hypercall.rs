@@ -8,8 +8,10 @@
 
 use super::Outcome;
 use crate::isa::gpr::{Gpr, Gprs};
+use crate::mm::pte::Access;
 use crate::stats::Stats;
 use crate::vcpu::{Resume, StopReason};
+use crate::vm::memory::{Progress, Request};
 use guest_pv::abi::cpucfg::PvFeatures;
 use guest_pv::abi::hypercall::{
     CODE_SERVICE, CallError, IPI_SET_BITS, NOTIFY, NOTIFY_STEAL_TIME, SEND_IPI, SUCCESS,
@@ -31,6 +33,24 @@ pub trait Env {
     /// # Errors
     /// It can't be one.
     fn name_steal_record(&self, a2: u64) -> Result<(), CallError>;
+    /// Whether the VM may change its own memory and where its vCPUs run.
+    fn controls(&self) -> bool;
+    /// Brings `bytes` bytes at the guest physical address `address` into a
+    /// state.
+    ///
+    /// # Errors
+    /// They can't be brought there, or aren't whole pages of RAM.
+    fn change_memory(
+        &self,
+        request: Request,
+        address: u64,
+        bytes: u64,
+    ) -> Result<Progress, CallError>;
+    /// Moves the vCPU with this physical id to this one of its VM's CPUs.
+    ///
+    /// # Errors
+    /// There is no such vCPU or CPU.
+    fn move_vcpu(&self, physical_id: u64, place: u64) -> Result<(), CallError>;
     /// Raises SWI0 on the vCPU with this physical id, if there is one.
     fn raise_swi0(&self, physical_id: u64);
 }
@@ -38,16 +58,24 @@ pub trait Env {
 /// Carries out a call with `code`, made at privilege level `plv`.
 #[inline(always)]
 pub fn call(env: &impl Env, gprs: &mut Gprs, code: u16, plv: u64) -> Outcome {
-    let function = gprs.get(Gpr::A0);
-    let result = if plv != 0 || code != CODE_SERVICE {
-        refuse(env)
-    } else if function == vendor::STOP {
-        env.stats().call(vendor::STOP);
-        env.stop(StopReason::Asked(gprs.get(Gpr::A1)));
-        return Outcome::Then(Resume::Stop);
-    } else {
-        service(env, function, gprs)
-    };
+    if plv != 0 || code != CODE_SERVICE {
+        return answer(gprs, refuse(env));
+    }
+    match gprs.get(Gpr::A0) {
+        SEND_IPI if env.features().contains(PvFeatures::IPI) => {
+            env.stats().call(SEND_IPI);
+            let set = u128::from(gprs.get(Gpr::A1)) | u128::from(gprs.get(Gpr::A2)) << 64;
+            send_ipi(env, set, gprs.get(Gpr::A3));
+        }
+        vendor::NULL_GENERAL => env.stats().call(vendor::NULL_GENERAL),
+        function => return rare(env, function, gprs),
+    }
+    gprs.set(Gpr::A0, SUCCESS);
+    Outcome::Done
+}
+
+#[inline(always)]
+fn answer(gprs: &mut Gprs, result: Result<u64, CallError>) -> Outcome {
     gprs.set(Gpr::A0, result.unwrap_or_else(CallError::register));
     Outcome::Done
 }
@@ -58,24 +86,48 @@ fn refuse(env: &impl Env) -> Result<u64, CallError> {
     Err(CallError::InvalidCode)
 }
 
-#[inline(always)]
-fn service(env: &impl Env, function: u64, gprs: &Gprs) -> Result<u64, CallError> {
-    match function {
-        SEND_IPI if env.features().contains(PvFeatures::IPI) => {
-            env.stats().call(SEND_IPI);
-            let set = u128::from(gprs.get(Gpr::A1)) | u128::from(gprs.get(Gpr::A2)) << 64;
-            send_ipi(env, set, gprs.get(Gpr::A3));
-            Ok(SUCCESS)
+#[cold]
+fn rare(env: &impl Env, function: u64, gprs: &mut Gprs) -> Outcome {
+    let result = match function {
+        vendor::STOP => {
+            env.stats().call(vendor::STOP);
+            env.stop(StopReason::Asked(gprs.get(Gpr::A1)));
+            return Outcome::Then(Resume::Stop);
         }
-        vendor::NULL_GENERAL => {
-            env.stats().call(vendor::NULL_GENERAL);
-            Ok(SUCCESS)
+        vendor::MEMORY_RELEASE..=vendor::MOVE_VCPU if env.controls() => {
+            env.stats().call(function);
+            match control(env, function, gprs) {
+                Ok(Progress::Wait) => return Outcome::Retry,
+                Ok(Progress::Done) => Ok(SUCCESS),
+                Err(refused) => Err(refused),
+            }
         }
         _ => rare_service(env, function, gprs),
+    };
+    answer(gprs, result)
+}
+
+/// Calls by which the VM controls itself.
+fn control(env: &impl Env, function: u64, gprs: &Gprs) -> Result<Progress, CallError> {
+    let [a1, a2, a3] = [Gpr::A1, Gpr::A2, Gpr::A3].map(|register| gprs.get(register));
+    match function {
+        vendor::MEMORY_RELEASE => env.change_memory(Request::Release, a1, a2),
+        vendor::MEMORY_CLAIM => env.change_memory(Request::Claim, a1, a2),
+        vendor::MEMORY_PROTECT => {
+            if a3 & !(vendor::PROTECT_WRITE | vendor::PROTECT_EXECUTE) != 0 {
+                return Err(CallError::InvalidParameter);
+            }
+            let access = Access {
+                write: a3 & vendor::PROTECT_WRITE != 0,
+                execute: a3 & vendor::PROTECT_EXECUTE != 0,
+            };
+            env.change_memory(Request::Protect(access), a1, a2)
+        }
+        vendor::MOVE_VCPU => env.move_vcpu(a1, a2).map(|()| Progress::Done),
+        _ => Err(CallError::InvalidCode),
     }
 }
 
-#[cold]
 fn rare_service(env: &impl Env, function: u64, gprs: &Gprs) -> Result<u64, CallError> {
     let argument = gprs.get(Gpr::A1);
     match function {
@@ -132,13 +184,17 @@ fn send_ipi(env: &impl Env, set: u128, base: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::cell::RefCell;
+    use core::cell::{Cell, RefCell};
     use guest_pv::abi::hypercall::{CODE_SOFTWARE_BREAKPOINT, CODE_USER_SERVICE};
 
     #[derive(Default)]
     struct Fake {
         stats: Stats,
         no_features: bool,
+        controls: bool,
+        waits: Cell<u32>,
+        changed: RefCell<Vec<(Request, u64, u64)>>,
+        moved: RefCell<Vec<(u64, u64)>>,
         named: RefCell<Vec<u64>>,
         raised: RefCell<Vec<u64>>,
         stopped: RefCell<Option<StopReason>>,
@@ -170,6 +226,31 @@ mod tests {
             if a2 == 2 {
                 return Err(CallError::InvalidParameter);
             }
+            Ok(())
+        }
+
+        fn controls(&self) -> bool {
+            self.controls
+        }
+
+        fn change_memory(
+            &self,
+            request: Request,
+            address: u64,
+            bytes: u64,
+        ) -> Result<Progress, CallError> {
+            if self.waits.get() > 0 {
+                self.waits.set(self.waits.get() - 1);
+                return Ok(Progress::Wait);
+            }
+            self.changed.borrow_mut().push((request, address, bytes));
+            (bytes != 0)
+                .then_some(Progress::Done)
+                .ok_or(CallError::InUse)
+        }
+
+        fn move_vcpu(&self, physical_id: u64, place: u64) -> Result<(), CallError> {
+            self.moved.borrow_mut().push((physical_id, place));
             Ok(())
         }
 
@@ -230,6 +311,8 @@ mod tests {
             (CODE_SERVICE, 0, NOTIFY),
             (CODE_SERVICE, 0, 0),
             (CODE_SERVICE, 0, vendor::FIRST + vendor::COUNT),
+            (CODE_SERVICE, 0, vendor::MEMORY_RELEASE),
+            (CODE_SERVICE, 0, vendor::MOVE_VCPU),
             (CODE_SERVICE, 0, u64::MAX),
             (CODE_SOFTWARE_BREAKPOINT, 0, vendor::STOP),
             (CODE_USER_SERVICE, 0, SEND_IPI),
@@ -269,6 +352,46 @@ mod tests {
         let result = make(&env, CODE_SERVICE, 0, [vendor::STOP, 7, 0, 0]).0;
         assert_eq!(result, Outcome::Then(Resume::Stop));
         assert_eq!(env.stopped.take(), Some(StopReason::Asked(7)));
+    }
+
+    #[test]
+    fn a_vm_controls_itself_where_it_may() {
+        let env = Fake {
+            controls: true,
+            waits: Cell::new(1),
+            ..Fake::default()
+        };
+        let release = [vendor::MEMORY_RELEASE, 0x8000, 0x4000, 0];
+        let (outcome, a0) = make(&env, CODE_SERVICE, 0, release);
+        // As if it had not been made.
+        assert_eq!(outcome, Outcome::Retry);
+        assert_eq!(a0, vendor::MEMORY_RELEASE);
+        assert_eq!(make(&env, CODE_SERVICE, 0, release), (Outcome::Done, 0));
+        let call = |arguments| make(&env, CODE_SERVICE, 0, arguments).1;
+        assert_eq!(call([vendor::MEMORY_CLAIM, 0, 0x4000, 0]), 0);
+        assert_eq!(call([vendor::MEMORY_CLAIM, 0, 0, 0]), MINUS_1 - 3);
+        assert_eq!(call([vendor::MEMORY_PROTECT, 0, 0x4000, 2]), 0);
+        for access in [4, 1 << 63] {
+            assert_eq!(call([vendor::MEMORY_PROTECT, 0, 0x4000, access]), MINUS_2);
+        }
+        assert_eq!(call([vendor::MOVE_VCPU, 64, 1, 0]), 0);
+        assert_eq!(
+            make(&env, CODE_SERVICE, 3, [vendor::MOVE_VCPU, 5, 1, 0]).1,
+            MINUS_1
+        );
+        let executable = Access {
+            write: false,
+            execute: true,
+        };
+        let expected = [
+            (Request::Release, 0x8000, 0x4000),
+            (Request::Claim, 0, 0x4000),
+            (Request::Claim, 0, 0),
+            (Request::Protect(executable), 0, 0x4000),
+        ];
+        assert_eq!(*env.changed.borrow(), expected);
+        assert_eq!(*env.moved.borrow(), [(64, 1)]);
+        assert_eq!(env.stats.calls(vendor::MEMORY_RELEASE), Some(2));
     }
 
     #[test]

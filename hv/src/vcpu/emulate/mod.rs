@@ -23,6 +23,8 @@ pub enum Outcome {
     Then(Resume),
     /// The cause is removed: try the same instruction again.
     Again,
+    /// It can't be carried out yet: try it again in a moment.
+    Retry,
     /// The instruction ends in an exception of the guest.
     Fault(Exception),
 }

@@ -3,50 +3,19 @@
 mod devices;
 
 use super::*;
-use crate::config::VmConfig;
-use crate::console::Port;
-use crate::dev::rtc::TimeSource;
 use crate::isa::gpr::Gpr;
 use crate::mm::addr::{Hpa, PAGE_BYTES};
 use crate::mm::guest_mem::{GuestRam, RamRegion};
 use crate::mm::phys::FakeMem;
-use crate::mm::stage2::{BLOCK_BYTES, TableSource};
+use crate::mm::stage2::BLOCK_BYTES;
 use crate::vcpu::StopReason;
-use crate::vcpu::emulate::cpucfg::CpucfgTable;
 use crate::vcpu::postbox::Notify;
-use crate::vm::Clock;
+use crate::vm::fake;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::cell::RefCell;
 use guest_pv::abi::{hypercall, vendor};
 use proptest::prelude::*;
-
-/// Frames that are pages of a vector.
-#[derive(Default)]
-struct Tables(Vec<u64>);
-
-impl TableSource for Tables {
-    fn take(&mut self, pages: u64) -> Option<Hpa> {
-        let words = PAGE_BYTES as usize / 8;
-        let first = self
-            .0
-            .len()
-            .next_multiple_of(words * pages as usize)
-            .max(words * 2);
-        self.0.resize(first + words * pages as usize, 0);
-        Some(Hpa::new(first as u64 * 8))
-    }
-
-    fn give(&mut self, _: Hpa, _: u64) {}
-
-    fn read(&self, at: Hpa) -> u64 {
-        self.0[at.get() as usize / 8]
-    }
-
-    fn write(&mut self, at: Hpa, value: u64) {
-        self.0[at.get() as usize / 8] = value;
-    }
-}
 
 #[derive(Default)]
 struct Fake {
@@ -128,20 +97,8 @@ fn vcpu() -> Vcpu {
 }
 
 fn vcpu_with(ram: GuestRam) -> Vcpu {
-    let text = "name=a\nvcpus=2\nids=0,5\nmemory=256K\nkernel=k\ndevice=uart\npv_ipi=true\n\
-        device=pch-pic\ndevice=pch-msi\ndevice=power\ndevice=ports\ndevice=rtc";
-    let config = VmConfig::read(text).unwrap();
-    let host = |word| if word == 1 { 47 << 4 } else { 0xf_ffff };
-    let cpucfg = CpucfgTable::filtered(host, PvFeatures::IPI | PvFeatures::STEAL_TIME);
-    let tables = Box::new(Tables::default());
-    let port = Arc::new(Port::new(0, "a"));
-    let time = TimeSource {
-        began: 1_767_225_600,
-        hz: 1000,
-    };
-    let clock = Clock { offset: 5, time };
-    let vm = Vm::new(&config, ram, tables, cpucfg, clock, port, Box::new(())).unwrap();
-    let mut vcpu = Vcpu::new(Arc::new(vm), 0, 0).unwrap();
+    let vm = fake::vm(ram, Box::new(()));
+    let mut vcpu = Vcpu::new(Arc::new(vm), 0).unwrap();
     vcpu.start(Gpa::new(PC), [0; 3]);
     vcpu
 }
@@ -192,7 +149,7 @@ fn cpucfg_reads_the_filtered_table() {
 #[test]
 fn native_ipis_reach_their_target_and_wake_it() {
     let (mut vcpu, mut fake) = (vcpu(), Fake::default());
-    let other = Vcpu::new(vcpu.vm().clone(), 1, 7).unwrap();
+    let other = Vcpu::new(vcpu.vm().clone(), 1).unwrap();
     assert!(other.go_to_sleep(0));
     vcpu.context.gprs.set(Gpr::A1, 0x1040);
     vcpu.context.gprs.set(Gpr::A0, 0x8005_0000);
@@ -399,4 +356,35 @@ fn a_steal_record_is_a_use_of_its_block() {
     assert_eq!(fake.cleared.borrow().len(), 1);
     let mapping = vcpu.vm().stage2().lock().translate(Gpa::new(0x4000));
     assert_eq!(mapping.unwrap().hpa, Hpa::new(4 * BLOCK_BYTES + 0x4000));
+}
+
+#[test]
+fn memory_that_the_guest_gives_back_is_an_address_error() {
+    let (mut vcpu, mut fake) = (fresh_vcpu(), Fake::default());
+    let code = u32::from(hypercall::CODE_SERVICE);
+    let mut call = |vcpu: &mut Vcpu, function, gpa, bytes| {
+        for (register, value) in [(Gpr::A0, function), (Gpr::A1, gpa), (Gpr::A2, bytes)] {
+            vcpu.context.gprs.set(register, value);
+        }
+        let resume = exit(vcpu, &mut fake, HVC, 0, code);
+        (resume, vcpu.context.gprs.get(Gpr::A0))
+    };
+    let other = Vcpu::new(vcpu.vm().clone(), 1).unwrap();
+    let page = (0x4000, PAGE_BYTES);
+    let release = vendor::MEMORY_RELEASE;
+    let bad = CallError::InvalidParameter.register();
+    assert_eq!(call(&mut vcpu, release, 0x4001, PAGE_BYTES).1, bad);
+    let pc = vcpu.context.pc;
+    let _ = other.enter_guest();
+    let resume = Resume::Yield(Yield::Retry);
+    assert_eq!(call(&mut vcpu, release, page.0, page.1), (resume, release));
+    assert_eq!(vcpu.context.pc, pc);
+    // Its own entries are forgotten before it goes on.
+    assert!(vcpu.shared().postbox.take().any(Posts::FLUSH));
+    other.leave_guest();
+    assert_eq!(call(&mut vcpu, release, page.0, page.1), (Resume::Guest, 0));
+    assert_eq!(vcpu.context.pc, pc + 4);
+    let mut fake = Fake::default();
+    let _ = exit(&mut vcpu, &mut fake, Ecode::Pil.number(), 0x4008, 0);
+    assert_eq!(fake.injected, [Exception::bad_address(0x4008, 0)]);
 }

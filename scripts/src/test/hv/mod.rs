@@ -2,10 +2,13 @@
 //!
 //! The guests' checks run with as many vCPUs as CPUs and with more, deterministically
 //! with several seeds and with a thread for each CPU; beside guests that do their worst;
-//! and what the hypervisor must refuse is refused.
+//! with vCPUs on the move, and VMs that are stopped at work; and what the hypervisor must
+//! refuse is refused.
 
 mod application;
+mod cycles;
 mod guests;
+mod moves;
 mod nodes;
 mod refusals;
 
@@ -20,6 +23,20 @@ use crate::suite::NEEDS;
 
 /// The part `hv`.
 pub struct Hv;
+
+/// A step of this part.
+type Step = fn(&Hypervisor, &Options, &mut Tally) -> Result<()>;
+
+/// The steps, by the names that `--only` knows.
+const STEPS: [(&str, Step); 7] = [
+    ("image", image),
+    ("refusals", refusals::run),
+    ("nodes", nodes::run),
+    ("cycles", cycles::run),
+    ("moves", moves::run),
+    ("guests", guests::run),
+    ("beside", guests::beside_worst),
+];
 
 /// Most bytes of the hypervisor's ELF, without what a debugger reads.
 const LARGEST: u64 = 512 << 10;
@@ -39,16 +56,23 @@ impl Part for Hv {
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let hypervisor = Hypervisor::build(cx)?;
-        tally.check("size of the ELF", size(&hypervisor));
-        let application = std::fs::read(hypervisor.efi()?)?;
-        tally.check(
-            "header of the EFI application",
-            application::check(&application),
-        );
-        refusals::run(&hypervisor, tally)?;
-        nodes::run(&hypervisor, tally)?;
-        guests::run(&hypervisor, options, tally)
+        let only = options.only.as_deref().unwrap_or_default();
+        let steps = STEPS.iter().filter(|(name, _)| name.contains(only));
+        for (_, step) in steps {
+            step(&hypervisor, options, tally)?;
+        }
+        Ok(())
     }
+}
+
+fn image(hypervisor: &Hypervisor, _: &Options, tally: &mut Tally) -> Result<()> {
+    tally.check("size of the ELF", size(hypervisor));
+    let application = std::fs::read(hypervisor.efi()?)?;
+    tally.check(
+        "header of the EFI application",
+        application::check(&application),
+    );
+    Ok(())
 }
 
 /// The sections that are loaded are small enough together.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::hypervisor::{GuestVm, Hypervisor};
 use crate::qemu::{Qemu, Timing};
 use crate::suite::to_end;
-use crate::test::Tally;
+use crate::test::{Options, Tally};
 use anyhow::{Context as _, Result, ensure};
 
 /// A run that takes longer hangs.
@@ -32,7 +32,7 @@ const HUGE: [&str; 2] = ["16T", "1T"];
 ///
 /// # Errors
 /// A bundle or the hypervisor's file can't be made.
-pub fn run(hypervisor: &Hypervisor, tally: &mut Tally) -> Result<()> {
+pub fn run(hypervisor: &Hypervisor, _: &Options, tally: &mut Tally) -> Result<()> {
     let vm = |name, more| GuestVm {
         more,
         ..GuestVm::new(name, 1, "only=cpucfg.")

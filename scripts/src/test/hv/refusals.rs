@@ -9,7 +9,7 @@ use super::guests::PARAVIRTUAL;
 use crate::hypervisor::{GuestVm, Hypervisor};
 use crate::qemu::{Qemu, Timing};
 use crate::suite::{WITHOUT_LVZ, to_end};
-use crate::test::Tally;
+use crate::test::{Options, Tally};
 
 /// A run that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const TIMING: Timing = Timing::Deterministic { seed: 1 };
 
 /// Configurations that can't be met: lines that are added, and what is said.
-const IMPOSSIBLE: [(&str, &str); 7] = [
+const IMPOSSIBLE: [(&str, &str); 19] = [
     ("vcpus = 129", "129 vCPUs: 1 to 128 are possible"),
     ("vcpus = 0", "0 vCPUs: 1 to 128 are possible"),
     ("memory = 64G", "65536 MiB of RAM wanted"),
@@ -28,13 +28,40 @@ const IMPOSSIBLE: [(&str, &str); 7] = [
     ("cpus = 7", "the machine has no CPU 7"),
     ("kernel = nothing", "no file nothing in the bundle"),
     ("colour = red", "unknown key colour"),
+    (
+        "device = pch-pic@0x18100000",
+        "a VM has one pch-pic, not two",
+    ),
+    (
+        "device = pch-msi@0x18100000",
+        "a VM has one pch-msi, not two",
+    ),
+    ("device = power@0x18100000", "a VM has one power, not two"),
+    ("device = uart@0x1000", "uart at 0x1000 overlaps RAM"),
+    (
+        "device = uart@0xffffffffffff",
+        "uart at 0xffffffffffff is beyond 48 bits",
+    ),
+    (
+        "ids = 1024",
+        "physical id 1024 is given twice or not below 1024",
+    ),
+    ("vcpus = 2\nids = 7,7", "physical id 7 is given twice"),
+    ("vcpus = 3\nids = 0,1", "2 physical ids for 3 vCPUs"),
+    (
+        "memory = 0",
+        "0 bytes of RAM: not a multiple of 16 KiB above 0",
+    ),
+    ("memory = 20000", "20000 bytes of RAM: not a multiple"),
+    ("cpus = 0,0", "CPU 0 is named twice"),
+    ("memory = 1M", "the segment at 0x200000 isn't in RAM"),
 ];
 
 /// Runs them all.
 ///
 /// # Errors
 /// A bundle can't be made.
-pub fn run(hypervisor: &Hypervisor, tally: &mut Tally) -> Result<()> {
+pub fn run(hypervisor: &Hypervisor, _: &Options, tally: &mut Tally) -> Result<()> {
     let without = hypervisor.bare(WITHOUT_LVZ, 1, TIMING);
     let line = "this CPU has no LVZ (CPUCFG word 2, bit 10)";
     tally.check("no LVZ is refused", says(&without, &[line]));

@@ -1,6 +1,7 @@
 //! The checks, by what they look at.
 
 pub mod calls;
+pub mod control;
 pub mod eiointc;
 pub mod ipi;
 pub mod memory;
@@ -9,6 +10,7 @@ pub mod platform;
 pub mod pv_ipi;
 pub mod sched;
 pub mod sensitive;
+pub mod start;
 pub mod steal;
 pub mod timer;
 pub mod uart_irq;
@@ -18,7 +20,8 @@ pub mod user;
 use crate::check::Check;
 
 /// All of them.
-pub const ALL: [&[Check]; 14] = [
+pub const ALL: [&[Check]; 16] = [
+    &start::CHECKS,
     &sensitive::CHECKS,
     &calls::CHECKS,
     &user::CHECKS,
@@ -33,4 +36,5 @@ pub const ALL: [&[Check]; 14] = [
     &uart_irq::CHECKS,
     &platform::CHECKS,
     &units::CHECKS,
+    &control::CHECKS,
 ];

@@ -2,9 +2,9 @@
 //! once, by as few calls as there should be.
 //!
 //! The command line says whether the paravirtual IPI must be offered (`pv=`,
-//! 0 or 1), how many times each vCPU sends in the storm (`rounds=`), and
-//! whether the ids are such that windows grow and overflow in every way
-//! (`growth=1`). Without the feature the same checks run on native IPIs.
+//! 0 or 1), how many times each vCPU sends in the storm (`rounds=`), whether
+//! they are moved between CPUs in it (`moves=1`), and whether the ids are such
+//! that windows grow and overflow in every way (`growth=1`). Without the feature the same checks run on native IPIs.
 
 mod ledger;
 mod machine;
@@ -62,6 +62,7 @@ static EXPECTED: AtomicU64 = AtomicU64::new(0);
 static ROUNDS: AtomicU64 = AtomicU64::new(0);
 static SEED: AtomicU64 = AtomicU64::new(0);
 static GROWTH: AtomicU64 = AtomicU64::new(0);
+static MOVES: AtomicU64 = AtomicU64::new(0);
 
 /// The guest's IPIs; hypercalls are counted.
 fn ipi() -> Ipi<'static, Counted> {
@@ -76,6 +77,7 @@ pub fn run(options: &Options) -> u64 {
         (&ROUNDS, "rounds"),
         (&SEED, "seed"),
         (&GROWTH, "growth"),
+        (&MOVES, "moves"),
     ] {
         option.store(options.number(key, 0), Ordering::Relaxed);
     }

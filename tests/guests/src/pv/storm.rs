@@ -2,7 +2,7 @@
 //! and sleeps now and then.
 
 use super::serve::{self, until, until_others};
-use super::{ROUNDS, SEED, everyone, ledger, machine};
+use super::{MOVES, ROUNDS, SEED, everyone, ledger, machine};
 use crate::check::{Outcome, equal};
 use crate::runtime::random::Random;
 use crate::runtime::trap::{mask, unmask};
@@ -49,6 +49,10 @@ fn storm(cpu: usize) {
     for _ in 0..ROUNDS.load(Ordering::Relaxed) {
         let targets = pick(&mut random, cpu);
         ledger::send(cpu, &targets, ledger::nth_action(random.below(4)));
+        if MOVES.load(Ordering::Relaxed) != 0 && random.below(4) == 0 {
+            let who = random.below(smp::count() as u64) as usize;
+            crate::moves::go(who, random.next());
+        }
         if random.below(8) == 0 {
             mask();
             doze(1 + random.below(40));

@@ -192,7 +192,7 @@ proptest! {
     ) {
         let (first, mut fake) = (vcpu(), Fake::default());
         let vm = first.vm().clone();
-        let mut vcpus = [first, Vcpu::new(vm.clone(), 1, 1).unwrap()];
+        let mut vcpus = [first, Vcpu::new(vm.clone(), 1).unwrap()];
         route(&mut vcpus[0], &mut fake);
         iocsr_store(&mut vcpus[0], &mut fake, 0x14c0, 0x0202_0101);
         for offset in (0x1c00..0x1d00).step_by(8) {
