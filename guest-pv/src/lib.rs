@@ -60,7 +60,7 @@
 //! }
 //! ```
 //!
-//! `examples/kernel.rs` is a whole kernel.
+//! `examples/kernel` is a whole kernel.
 #![no_std]
 
 pub mod abi;

@@ -245,6 +245,21 @@ fn the_others_get_theirs_where_one_is_not_there() {
 }
 
 #[test]
+fn all_1024_cpus_take_eight_calls() {
+    let ids: Vec<u32> = (0..1024).collect();
+    let (model, list) = (Model::new(&ids), cpus(&ids));
+    let ipi = Ipi::detect(&model, &list);
+    let action = Action::new(31).unwrap();
+    ipi.send_ipi_mask(&CpuSet::first(1024), action).unwrap();
+    let expected: Vec<(u128, u64)> = (0..8).map(|call| (u128::MAX, 128 * call)).collect();
+    assert_eq!(model.ipi_calls(), expected);
+    for (cpu, &id) in ids.iter().enumerate() {
+        model.current.set(id.into());
+        assert!(ipi.handle_swi0(cpu).into_iter().eq([action]));
+    }
+}
+
+#[test]
 fn no_target_is_no_call() {
     let (model, list) = (Model::new(&[0]), cpus(&[0]));
     let ipi = Ipi::detect(&model, &list);

@@ -54,6 +54,11 @@ impl Part for Host {
         check(&log, tally, "formatting", cargo("fmt --all --check"));
         check(&log, tally, "lints for the host", lint("--all-targets"));
         check(&log, tally, "lints for the bare machine", lint(&bare));
+        let mut docs = cargo(&format!(
+            "doc --no-deps --package guest-pv --target {TARGET}"
+        ));
+        docs.env("RUSTDOCFLAGS", "-D warnings");
+        check(&log, tally, "documentation of guest-pv", docs);
         let metadata = process::output(&mut cargo("metadata --no-deps --format-version 1"))?;
         for name in crates(&metadata)? {
             let test = format!("test --package {name} --profile {}", profile(&name));
