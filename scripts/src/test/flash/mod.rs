@@ -4,6 +4,7 @@
 //! runs are deterministic but for the moment that a key is pressed.
 
 mod boots;
+mod elsewhere;
 mod refusals;
 
 use std::path::PathBuf;
@@ -45,6 +46,7 @@ impl Part for Flash {
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let stage = Stage::new(cx, options)?;
         boots::run(&stage, options, tally)?;
+        elsewhere::run(&stage, tally);
         refusals::run(&stage, options, tally)
     }
 }
