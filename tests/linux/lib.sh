@@ -46,6 +46,13 @@ touch_cpu() {
     exec taskset -c $cpu sh -c 'n=0; while [ $n -lt 10000 ]; do n=$((n + 1)); done'
 }
 
+# Sends bytes from the CPU $cpu to the next one while there is a file /tmp/waking, through
+# a pipe that is mostly empty: each byte wakes somebody.
+wake_the_next() {
+    taskset -c $cpu sh -c 'while [ -e /tmp/waking ]; do echo; usleep 1000; done' |
+        taskset -c $(((cpu + 1) % $(nproc))) cat > /dev/null
+}
+
 # Reads the clock and the timer interrupts of the CPU $cpu on that CPU, again and again
 # for $1 seconds. The fact is: the CPU, the interrupts, the readings, and the longest row
 # of readings that all saw the same number of interrupts.

@@ -214,7 +214,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// The one folder in `folder`: that of the kernel's version.
-fn only_folder_in(folder: &Path) -> Result<PathBuf> {
+pub(super) fn only_folder_in(folder: &Path) -> Result<PathBuf> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("no kernel in {}", folder.display()))?;
     let paths = entries

@@ -12,6 +12,7 @@ pub mod job;
 pub mod log;
 mod lz4;
 pub mod machine;
+pub mod newest;
 pub mod packages;
 pub mod report;
 pub mod zboot;

@@ -118,7 +118,7 @@ fn is_used(name: &str) -> bool {
 }
 
 /// Unpacks the wanted files of `package` into `folder`.
-fn extract(package: &Package, folder: &Path) -> Result<()> {
+pub(super) fn extract(package: &Package, folder: &Path) -> Result<()> {
     let mut unpacker = process::command("dpkg-deb");
     unpacker
         .arg("--fsys-tarfile")

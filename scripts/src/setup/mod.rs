@@ -21,6 +21,7 @@ pub fn steps() -> Vec<Box<dyn Step>> {
         Box::new(qemu::Qemu),
         Box::new(guest::packages::Packages),
         Box::new(guest::images::Images),
+        Box::new(guest::newest::NewestKernel),
         Box::new(firmware::FIRMWARE),
         Box::new(firmware::GRUB),
         Box::new(firmware::SYSTEMD_BOOT),

@@ -50,6 +50,13 @@ impl Bundle {
             let kernel = vm.kernel(cx);
             let kernel = add(&mut bundle.files, &mut names, &kernel, kernel::prepare)
                 .map_err(|error| vm.at_file(false, &format!("{error:#}")))?;
+            if bundle
+                .files
+                .get(&kernel)
+                .is_some_and(|file| kernel::is_linux(file))
+            {
+                vm.check_for_linux()?;
+            }
             let initramfs = vm
                 .initramfs(cx)
                 .map(|path| add(&mut bundle.files, &mut names, &path, Ok))
@@ -288,6 +295,7 @@ mod tests {
             ("kernel = \"half\"", ":4: half can't be used: truncated"),
             ("kernel = \"rd\"", ":4: rd can't be used: neither an ELF"),
             ("initramfs = \"empty\"", ":4: empty is empty"),
+            ("physical-ids = \"5\"", ":4: Linux boots only if the first"),
         ] {
             let found = folder.refusal(&[("a", more)]);
             assert!(found.contains(why), "{found}");

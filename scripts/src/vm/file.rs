@@ -141,6 +141,22 @@ impl VmFile {
         out
     }
 
+    /// Checks what Linux, its kernel, wants besides.
+    ///
+    /// # Errors
+    /// The boot vCPU's physical id isn't 0. Linux 7.2, started with a device tree, takes
+    /// 0 for its memory node's CPU: without one it faults before its console is up, and
+    /// as another than the first it doesn't get far.
+    pub fn check_for_linux(&self) -> Result<()> {
+        match (self.config.ids.first(), &self.text.physical_ids) {
+            (Some(1..), Some(ids)) => Err(self.at(
+                &ids.span(),
+                "Linux boots only if the first physical id is 0",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Every string of the file that goes into the hypervisor's text, and its place.
     fn strings(&self) -> Vec<(Range<usize>, &str)> {
         let text = &self.text;

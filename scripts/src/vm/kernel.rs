@@ -30,6 +30,11 @@ pub fn prepare(file: Vec<u8>) -> Result<Vec<u8>> {
     Ok(kernel)
 }
 
+/// Whether `kernel`, which has been prepared, is a Linux image.
+pub fn is_linux(kernel: &[u8]) -> bool {
+    !kernel.starts_with(ELF)
+}
+
 fn unpack(file: Vec<u8>) -> Result<Vec<u8>> {
     let mut inner = Vec::new();
     if file.starts_with(GZIP) {

@@ -25,6 +25,8 @@ pub struct LinuxVm {
     pub vcpus: u32,
     /// Its memory in MiB.
     pub memory_mib: u32,
+    /// Its kernel, as its file has it.
+    pub kernel: String,
     /// Its kernel's command line.
     pub command_line: String,
     /// More lines of its file.
@@ -38,6 +40,7 @@ impl LinuxVm {
             name,
             vcpus,
             memory_mib,
+            kernel: "@kernel".to_owned(),
             command_line: COMMAND_LINE.to_owned(),
             more: String::new(),
         }
@@ -48,11 +51,12 @@ impl LinuxVm {
             name,
             vcpus,
             memory_mib,
+            kernel,
             command_line,
             more,
         } = self;
         format!(
-            "name = \"{name}\"\nvcpus = {vcpus}\nmemory = \"{memory_mib}M\"\nkernel = \"@kernel\"\n\
+            "name = \"{name}\"\nvcpus = {vcpus}\nmemory = \"{memory_mib}M\"\nkernel = \"{kernel}\"\n\
              initramfs = \"initramfs\"\ncommand-line = \"{command_line}\"\n{more}\n"
         )
     }

@@ -1,14 +1,17 @@
-//! VMs of many sizes: each boots, tells what it has, and switches itself off.
+//! VMs of many sizes: each boots, tells what it has, and switches itself off. The long
+//! form has every size of both kernels that Debian has: the images' own, and the newest.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::LIMIT;
 use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
+use crate::guest::newest;
 use crate::guest::report::Report;
 use crate::hypervisor::Hypervisor;
 use crate::qemu::Timing;
+use crate::setup;
 use crate::suite::to_end;
 use crate::test::{Options, Tally};
 use crate::vm::{Files, LinuxVm};
@@ -16,25 +19,26 @@ use crate::vm::{Files, LinuxVm};
 /// vCPUs, MiB and CPUs of the machine.
 type Shape = (u32, u32, u32);
 
-/// In the short form, and more in the long one.
+/// In the short form.
 const SHORT: [Shape; 2] = [(1, 256, 1), (5, 512, 2)];
-const LONG: [Shape; 6] = [
-    (2, 1024, 2),
-    (3, 2048, 3),
-    (5, 4096, 5),
-    (16, 4096, 16),
-    (16, 512, 4),
-    (64, 4096, 16),
-];
 
-/// Tells the CPUs and the memory, and prints the log.
-const JOB: &str = ". /job.d/lib.sh\nfact cpus $(nproc)\n\
+/// In the long form: vCPUs with the CPUs that they run on, each with each amount of
+/// memory.
+const VCPUS: [(u32, u32); 7] = [(1, 1), (2, 2), (3, 3), (5, 5), (16, 4), (16, 16), (64, 16)];
+const MEMORY_MIB: [u32; 5] = [256, 512, 1024, 2048, 4096];
+
+/// The VMs of five vCPUs have no controller of message-signalled interrupts, and their
+/// kernels are told to use none.
+const WITHOUT_MSI: &str = "devices = [\"uart\", \"pch-pic\", \"rtc\", \"power\", \"ports\"]";
+
+/// Tells the kernel, the CPUs and the memory.
+const JOB: &str = ". /job.d/lib.sh\nfact kernel $(uname -r)\nfact cpus $(nproc)\n\
                    fact memory $(awk '/^MemTotal/ { print $2 }' /proc/meminfo)\n";
 
 /// Runs the checks.
 ///
 /// # Errors
-/// A machine can't be made.
+/// A machine can't be made, or the newest kernel not be had.
 pub fn run(
     cx: &Context,
     hypervisor: &Hypervisor,
@@ -42,32 +46,71 @@ pub fn run(
     tally: &mut Tally,
 ) -> Result<()> {
     let files = Files::new(cx, Image::Shell, Some(&Job::from_text(cx, JOB, &[])?))?;
-    let long = LONG.iter().filter(|_| options.long);
-    for &(vcpus, memory_mib, cpus) in SHORT.iter().chain(long) {
-        let vms = [LinuxVm::new("debian", vcpus, memory_mib)];
-        let timing = Timing::Deterministic {
-            seed: options.seed.unwrap_or(1),
+    let timing = Timing::Deterministic {
+        seed: options.seed.unwrap_or(1),
+    };
+    for (kernel, (vcpus, memory_mib, cpus)) in shapes(cx, options)? {
+        let mut vm = LinuxVm {
+            kernel,
+            ..LinuxVm::new("debian", vcpus, memory_mib)
         };
+        if vcpus == 5 {
+            vm.command_line += " pci=nomsi";
+            vm.more = WITHOUT_MSI.to_owned();
+        }
+        let vms = [vm];
         let machine = files.machine(cx, hypervisor, &vms, cpus, timing, "")?;
-        let label = format!("{vcpus} vCPUs on {cpus} CPUs, {memory_mib} MiB");
         let printed = to_end(&machine, LIMIT * 2);
-        let result = printed.and_then(|bytes| judge(&bytes, vcpus, memory_mib));
-        tally.check(&label, result);
+        let report = printed.map(|bytes| Report::read(&String::from_utf8_lossy(&bytes)));
+        let version = report
+            .as_ref()
+            .ok()
+            .and_then(|report| word(report, "kernel"));
+        let version = version.unwrap_or("Linux").to_owned();
+        tally.check(
+            &format!("{vcpus} vCPUs on {cpus} CPUs, {memory_mib} MiB, {version}"),
+            report.and_then(|report| judge(&report, vcpus, memory_mib)),
+        );
     }
     Ok(())
 }
 
-fn judge(printed: &[u8], vcpus: u32, memory_mib: u32) -> Result<()> {
-    let report = Report::read(&String::from_utf8_lossy(printed));
+/// The kernels, as a VM's file has them, each with the shapes to run it in.
+fn shapes(cx: &Context, options: &Options) -> Result<Vec<(String, Shape)>> {
+    let own = "@kernel".to_owned();
+    if !options.long {
+        return Ok(SHORT.map(|shape| (own.clone(), shape)).to_vec());
+    }
+    setup::ensure(cx, &[newest::STEP])?;
+    let newest = newest::kernel(cx);
+    let newest = newest
+        .to_str()
+        .context("a path that isn't text")?
+        .to_owned();
+    let kernels = [own, newest];
+    let all = kernels.into_iter().flat_map(|kernel| {
+        let sizes = VCPUS
+            .into_iter()
+            .flat_map(|vcpus| MEMORY_MIB.map(|memory| (vcpus, memory)));
+        sizes.map(move |((vcpus, cpus), memory)| (kernel.clone(), (vcpus, memory, cpus)))
+    });
+    Ok(all.collect())
+}
+
+/// The fact `name`, if it has been reported.
+fn word<'a>(report: &'a Report, name: &str) -> Option<&'a str> {
+    report.fact(name)?.first().map(String::as_str)
+}
+
+fn judge(report: &Report, vcpus: u32, memory_mib: u32) -> Result<()> {
     let number = |name| {
-        let fact = report.fact(name).and_then(|values| values.first());
-        fact.and_then(|value| value.parse::<u64>().ok())
-            .unwrap_or(0)
+        let value = word(report, name).and_then(|value| value.parse::<u64>().ok());
+        value.with_context(|| format!("no `{name}` in:\n{}", report.text))
     };
-    let found = number("cpus");
+    let found = number("cpus")?;
     ensure!(found == u64::from(vcpus), "{found} CPUs");
     // The kernel itself and its tables take some; less than a sixth of 256 MiB.
-    let (found, all) = (number("memory"), u64::from(memory_mib) << 10);
+    let (found, all) = (number("memory")?, u64::from(memory_mib) << 10);
     let taken = all.saturating_sub(found);
     ensure!(
         found <= all && taken < (64 << 10) + all / 20,
