@@ -46,6 +46,16 @@ pub struct Guest;
 /// Nanoseconds by load.
 type Times = BTreeMap<&'static str, f64>;
 
+/// Exits of all CPUs by load.
+type Exits = BTreeMap<&'static str, u64>;
+
+/// What a system came to.
+struct Measured {
+    system: System,
+    times: Times,
+    exits: Exits,
+}
+
 impl Bench for Guest {
     fn name(&self) -> &'static str {
         NAME
@@ -67,14 +77,19 @@ impl Bench for Guest {
             .into_iter()
             .map(|system| {
                 let task = Progress::detect().task(system.label());
-                let times = times(&system.run(&lab, NAME, options.seed, &job, &mut |_| ())?);
+                let run = system.run(&lab, NAME, options.seed, &job, &mut |_| ())?;
                 task.finish("measured");
-                Ok((system, times.with_context(|| system.label())?))
+                Ok(Measured {
+                    system,
+                    times: times(&run).with_context(|| system.label())?,
+                    exits: exits_of(&run),
+                })
             })
             .collect::<Result<Vec<_>>>()?;
         print!("{}", table(&measured));
         let systems = measured.iter();
-        let rows = systems.map(|(system, times)| json!({ "system": system, "ns": times }));
+        let rows =
+            systems.map(|of| json!({ "system": of.system, "ns": of.times, "exits": of.exits }));
         Ok(json!({
             "seed": options.seed,
             "work": WORK,
@@ -102,22 +117,37 @@ fn times(run: &Run) -> Result<Times> {
     Ok(times)
 }
 
-/// The results, for people: a line a load, of times of the machine's own.
-fn table(measured: &[(System, Times)]) -> String {
-    let mut text = format!("{:8} {:>13}", "", "bare, instr");
-    for (system, _) in measured.iter().skip(1) {
-        text += &format!(" {:>28}", system.label());
+/// The exits while each load ran.
+fn exits_of(run: &Run) -> Exits {
+    let count = |(load, _)| {
+        let counts = run.windows.get(&format!("{ROUND}{load}"));
+        (load, counts.map_or(0, |counts| counts.exits.values().sum()))
+    };
+    LOADS.into_iter().map(count).collect()
+}
+
+/// The results, for people: a line a load, of times of the machine's own and of exits.
+fn table(measured: &[Measured]) -> String {
+    let mut text = format!("{:9} {:>13}", "", "bare, instr");
+    for of in measured.iter().skip(1) {
+        text += &format!(" {:>28}", of.system.label());
     }
     text += "   limit\n";
+    text += &format!("{:23}", "");
+    for _ in measured.iter().skip(1) {
+        text += &format!(" {:>17} {:>10}", "÷ bare", "exits");
+    }
+    text += "\n";
     for (load, limit) in LOADS {
-        let of = |times: &Times| times.get(load).copied().unwrap_or(f64::NAN);
-        let bare = measured.first().map_or(f64::NAN, |(_, times)| of(times));
-        text += &format!("{load:8} {bare:13.0}");
+        let time = |of: &Measured| of.times.get(load).copied().unwrap_or(f64::NAN);
+        let bare = measured.first().map_or(f64::NAN, time);
+        text += &format!("{load:9} {bare:13.0}");
         let mut missed = false;
-        for (system, times) in measured.iter().skip(1) {
-            let ratio = of(times) / bare;
-            missed |= ratio > limit && !system.is_kvm();
-            text += &format!(" {ratio:28.3}");
+        for of in measured.iter().skip(1) {
+            let ratio = time(of) / bare;
+            missed |= ratio > limit && !of.system.is_kvm();
+            let exits = of.exits.get(load).copied().unwrap_or(0);
+            text += &format!(" {ratio:17.3} {exits:10}");
         }
         if limit.is_finite() {
             text += &format!("   {limit}");
@@ -130,6 +160,7 @@ fn table(measured: &[(System, Times)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::trace::Counts;
     use crate::guest::report::Report;
 
     fn run(lines: &str) -> Run {
@@ -161,16 +192,34 @@ mod tests {
 
     #[test]
     fn a_limit_that_is_missed_is_marked() {
-        let times = |ns: f64| Times::from(LOADS.map(|(load, _)| (load, ns)));
+        let of = |system: System, ns: f64| Measured {
+            system,
+            times: Times::from(LOADS.map(|(load, _)| (load, ns))),
+            exits: Exits::from(LOADS.map(|(load, _)| (load, 77))),
+        };
         let line = |ours: f64| {
             let systems = [
-                (System::Bare, times(100.0)),
-                (System::Paravirtual, times(ours)),
-                (System::Kvm, times(300.0)),
+                of(System::Bare, 100.0),
+                of(System::Paravirtual, ours),
+                of(System::Kvm, 300.0),
             ];
-            table(&systems).lines().nth(1).unwrap().to_owned()
+            table(&systems).lines().nth(2).unwrap().to_owned()
         };
         assert!(line(102.0).ends_with("missed"), "{}", line(102.0));
         assert!(line(101.0).ends_with("1.01"), "{}", line(101.0));
+        assert!(line(101.0).contains(" 1.010         77 "));
+    }
+
+    #[test]
+    fn exits_are_those_of_the_rounds_that_count() {
+        let mut run = run("");
+        let exits = BTreeMap::from([("idle".to_owned(), 3), ("memory".to_owned(), 4)]);
+        let counts = Counts {
+            exits,
+            ..Counts::default()
+        };
+        run.windows.insert("then-fork".to_owned(), counts);
+        let exits = exits_of(&run);
+        assert_eq!((exits["fork"], exits["exec"]), (7, 0));
     }
 }

@@ -133,7 +133,7 @@ fn table(measured: &[(System, Late)]) -> String {
             late.average, late.maximum
         );
     }
-    text
+    text + "one clock for all CPUs: what the neighbour does meanwhile is in it\n"
 }
 
 #[cfg(test)]
