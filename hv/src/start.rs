@@ -146,6 +146,9 @@ fn start_guests(initrd: Option<Range>, mailboxes: &'static [Mailbox], lines: boo
 fn set_up_input(machine: &Machine, command_line: &str) {
     eiointc::set_up();
     machine.pch_pics.iter().for_each(|&at| pch_pic::silence(at));
+    if let Some(at) = machine.legacy_pic {
+        pch_pic::silence_legacy(at);
+    }
     let polled = command_line
         .split_ascii_whitespace()
         .any(|word| word == "console=poll");
@@ -204,6 +207,11 @@ fn work(mailboxes: &'static [Mailbox], gid_bits: u32) -> ! {
 /// Every other CPU arrives here.
 pub extern "C" fn secondary_cpu(index: u64) -> ! {
     leftovers::forget();
+    // Not once the console's vector may be there: some controllers are shared
+    // by all CPUs, and this one may be late.
+    if CONSOLE_VECTOR.get().is_none() {
+        eiointc::silence();
+    }
     trap::set_up();
     world_switch::set_up();
     ipi::set_up();

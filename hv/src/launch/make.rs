@@ -63,7 +63,10 @@ pub fn make(
             hz: cpu::ticks_per_second(),
         },
     };
-    let tables = Box::new(FrameTables::new(memory));
+    let tables = Box::new(FrameTables::new(
+        memory,
+        nodes.first().copied().unwrap_or(0),
+    ));
     let console = port.clone();
     let cpus: Vec<u32> = homes.iter().map(|home| home.id()).collect();
     let ram = (ram, Box::new(taken) as Box<dyn RamFrames>);

@@ -151,21 +151,25 @@ mod window {
         }
     }
 
-    /// Second-stage tables in frames of the machine.
+    /// Second-stage tables in frames of the machine, from this node's while it
+    /// has any.
     #[derive(Debug)]
-    pub struct FrameTables(Cached);
+    pub struct FrameTables(Cached, u32);
 
     impl FrameTables {
-        /// Tables that are reached through `memory`.
+        /// Tables that are reached through `memory`, on `node`.
         #[must_use]
-        pub const fn new(memory: Cached) -> Self {
-            Self(memory)
+        pub const fn new(memory: Cached, node: u32) -> Self {
+            Self(memory, node)
         }
     }
 
     impl TableSource for FrameTables {
         fn take(&mut self, pages: u64) -> Option<Hpa> {
-            FRAMES.lock().as_mut()?.take(pages)
+            let mut frames = FRAMES.lock();
+            let frames = frames.as_mut()?;
+            let near = frames.take_of(self.1, pages);
+            near.or_else(|| frames.take(pages))
         }
 
         fn give(&mut self, table: Hpa, pages: u64) {

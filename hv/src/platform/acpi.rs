@@ -134,6 +134,8 @@ const ENABLED: u64 = 1;
 const MADT_BYTES: usize = 44;
 /// MADT: Core Programmable Interrupt Controller, one a CPU.
 const CORE_PIC: u8 = 0x11;
+/// MADT: Legacy I/O Programmable Interrupt Controller.
+const LIO_PIC: u8 = 0x12;
 /// MADT: Bridge I/O Programmable Interrupt Controller, the PCH-PIC.
 const BIO_PIC: u8 = 0x16;
 
@@ -152,6 +154,7 @@ fn read_madt(machine: &mut Machine, table: &[u8]) -> Vec<Bridge> {
                 let id = number(entry, 7, 4) as u32;
                 machine.cpus.push(Cpu { id, node: 0 });
             }
+            LIO_PIC => machine.legacy_pic = Some(Hpa::new(number(entry, 3, 8))),
             BIO_PIC => bridges.push(Bridge {
                 base: Hpa::new(number(entry, 3, 8)),
                 first: number(entry, 15, 2),

@@ -23,9 +23,22 @@ const NODE_CPUS: u32 = 4;
 /// 32-bit registers of the node map.
 const NODE_MAPS: u32 = 8;
 
+/// Disables every vector, and forgets those that are pending for this CPU, of
+/// the controller that it shares with its node.
+pub fn silence() {
+    for map in 0..NODE_MAPS {
+        // SAFETY: firmware's interrupts, which nobody waits for any more.
+        unsafe {
+            iocsr::write_32(EIOINTC_ENABLE + 4 * map, 0);
+            iocsr::write_32(EIOINTC_CORE_ISR + 4 * map, u32::MAX);
+        }
+    }
+}
+
 /// Turns the controller on, with no vector enabled or pending, and lets its line reach
 /// this CPU.
 pub fn set_up() {
+    silence();
     // SAFETY: no vector is enabled here, and the line only ends `idle` or a
     // stay in the guest.
     unsafe {
@@ -35,8 +48,6 @@ pub fn set_up() {
         for map in 0..NODE_MAPS {
             let value = 1 << (2 * map + 1) << 16 | 1 << (2 * map);
             iocsr::write_32(EIOINTC_NODE_MAP + 4 * map, value);
-            iocsr::write_32(EIOINTC_ENABLE + 4 * map, 0);
-            iocsr::write_32(EIOINTC_CORE_ISR + 4 * map, u32::MAX);
         }
         for groups in 0..2 {
             let four = LINE_OF_GROUP * 0x0101_0101;

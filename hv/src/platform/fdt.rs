@@ -50,6 +50,7 @@ pub fn read(blob: &[u8]) -> Option<Machine> {
         console: uart.as_ref().map_or(Console::Default, console),
         console_interrupt: uart.and_then(|node| pch_pic_route(&tree, &node)),
         pch_pics: pch_pics(&tree),
+        legacy_pic: None,
         rtc: rtc(&tree),
         power_off: power_off(&tree),
         seed: seed(&tree).unwrap_or_default(),

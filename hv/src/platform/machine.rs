@@ -77,6 +77,9 @@ pub struct Machine {
     pub console_interrupt: Option<PchPicRoute>,
     /// Physical addresses of the PCH-PICs.
     pub pch_pics: Vec<Hpa>,
+    /// Physical address of the processor's legacy controller, where ACPI names
+    /// it.
+    pub legacy_pic: Option<Hpa>,
     /// Physical address of the clock.
     pub rtc: Option<u64>,
     /// How to switch off.

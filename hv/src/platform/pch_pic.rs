@@ -37,6 +37,21 @@ pub fn silence(base: Hpa) {
     }
 }
 
+/// Offset of the bits that disable the legacy controller's inputs.
+const LEGACY_DISABLE: u64 = 0x2c;
+
+/// Disables every input of the processor's legacy controller (LIOINTC) at
+/// `base`: nothing of its is used. Source: Linux,
+/// drivers/irqchip/irq-loongson-liointc.c.
+pub fn silence_legacy(base: Hpa) {
+    // SAFETY: the machine's description says that the controller is there.
+    unsafe {
+        at(base, LEGACY_DISABLE)
+            .cast::<u32>()
+            .write_volatile(u32::MAX)
+    };
+}
+
 /// Lets `route`'s input, a level that is active high, send its vector.
 pub fn enable(route: &PchPicRoute) {
     let input = route.input;

@@ -75,6 +75,9 @@ fn madt(cpus: &[(u32, u32)]) -> Vec<u8> {
     }
     // A kind that isn't read.
     body.extend([0x14, 13, 1, 3, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0]);
+    body.extend([LIO_PIC, 23, 1]);
+    body.extend(0x1fe0_1400u64.to_le_bytes());
+    body.extend([0x80, 0, 2, 3, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff]);
     body.extend([BIO_PIC, 17, 1]);
     body.extend(0x1000_0000u64.to_le_bytes());
     for half in [0x1000u16, 0, 0x40] {
@@ -134,6 +137,7 @@ fn a_machine_of_two_nodes() {
     assert_eq!(route.base, Hpa::new(0x1000_0000));
     assert_eq!((route.input.number(), route.vector.number()), (2, 2));
     assert_eq!(machine.pch_pics, [Hpa::new(0x1000_0000)]);
+    assert_eq!(machine.legacy_pic, Some(Hpa::new(0x1fe0_1400)));
     assert_eq!(machine.power_off, None);
 }
 

@@ -9,16 +9,13 @@ use hv::platform::board::Board;
 
 use super::{LIMIT, Stage};
 use crate::image::boot::{self, Disk};
-use crate::image::content::REMOVABLE;
+use crate::image::content::{REMOVABLE, TREE};
 use crate::image::disk::File;
 use crate::qemu::Qemu;
 use crate::setup::qemu::program;
 use crate::suite::WITH_LVZ;
 use crate::test::Tally;
 use crate::vm::Room;
-
-/// Where the hypervisor looks for a device tree.
-const TREE: &str = "loongvisor/devicetree";
 
 /// CPUs of the machines.
 const CPUS: u32 = 2;
