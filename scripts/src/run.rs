@@ -75,7 +75,7 @@ pub fn run(cx: &Context, options: &Options) -> Result<()> {
         return bare(cx, options);
     }
     if let Some(path) = &options.image {
-        return from_image(cx, options, path);
+        return from_image(cx, options, path, &path.display().to_string());
     }
     setup::ensure(cx, &NEEDS)?;
     let bundle = Bundle::of_files(cx, &options.vm)?;
@@ -85,7 +85,8 @@ pub fn run(cx: &Context, options: &Options) -> Result<()> {
         let parts = image::parts(&hypervisor, Board::QemuVirt, &bundle, &options.append)?;
         let file = NamedTempFile::new_in(cx.cache.kept("runs")?)?;
         image::write(file.path(), &parts.of_a_stick())?;
-        return from_image(cx, options, file.path());
+        let what = format!("an image with {}", bundle.summary());
+        return from_image(cx, options, file.path(), &what);
     }
     let machine = hypervisor.with_vms(&bundle, room, Timing::Threads, &options.append)?;
     let (cpus, mem) = (room.cpus, room.memory_mib);
@@ -97,8 +98,8 @@ pub fn run(cx: &Context, options: &Options) -> Result<()> {
     finish(machine.args(["-echr", "20"]))
 }
 
-/// The image at `path`, by way of firmware.
-fn from_image(cx: &Context, options: &Options, path: &Path) -> Result<()> {
+/// The image at `path`, called `what`, by way of firmware.
+fn from_image(cx: &Context, options: &Options, path: &Path, what: &str) -> Result<()> {
     let vms = image::memory_of(path)?;
     setup::ensure(cx, &boot::NEEDS)?;
     let needed = u32::try_from(vms + OWN_MIB + boot::FIRMWARE_MIB);
@@ -107,8 +108,8 @@ fn from_image(cx: &Context, options: &Options, path: &Path) -> Result<()> {
         cpus: options.cpus,
         memory_mib: options.mem.unwrap_or(needed.next_multiple_of(256)),
     };
-    let (cpus, mem, shown) = (room.cpus, room.memory_mib, path.display());
-    eprintln!("{shown}, by UEFI firmware, on {cpus} emulated CPUs, {mem} MiB");
+    let (cpus, mem) = (room.cpus, room.memory_mib);
+    eprintln!("{what}, by UEFI firmware, on {cpus} emulated CPUs, {mem} MiB");
     eprintln!("{KEYS}");
     let machine = boot::machine(cx, WITH_LVZ, room, Timing::Threads, path, options.disk);
     finish(machine.args(["-echr", "20"]))

@@ -19,7 +19,7 @@ use crate::guest::images;
 use crate::hint::failure;
 use crate::hypervisor::Hypervisor;
 use crate::setup;
-use crate::vm::Bundle;
+use crate::vm::{Bundle, Room};
 use content::{BUNDLE, Parts};
 use disk::File;
 
@@ -36,6 +36,14 @@ impl ValueEnum for BoardName {
         Some(self.0.name().into())
     }
 }
+
+/// The largest machine that an image may meet: four processors of 16 cores. How many
+/// CPUs and how much memory there are, the hypervisor finds out, and refuses the VMs
+/// that don't fit.
+const LARGEST: Room = Room {
+    cpus: 64,
+    memory_mib: u32::MAX,
+};
 
 /// What goes into an image, and where it goes.
 #[derive(Debug, Args)]
@@ -74,6 +82,7 @@ pub fn run(cx: &Context, options: &Options) -> Result<()> {
     setup::ensure(cx, &["packages", "target", images::STEP])?;
     let tree = options.devicetree.as_deref().map(trees::read).transpose()?;
     let bundle = Bundle::of_files(cx, &options.vm)?;
+    bundle.check(LARGEST)?;
     let hypervisor = Hypervisor::build(cx)?;
     let parts = || {
         let parts = parts(&hypervisor, options.board.0, &bundle, &options.append)?;

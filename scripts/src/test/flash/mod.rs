@@ -29,6 +29,19 @@ pub struct Flash;
 /// How long firmware may take to get to a line, on a machine that is busy.
 const LIMIT: Duration = Duration::from_secs(240);
 
+/// A step of this part.
+type Step = fn(&Stage<'_>, &Options, &mut Tally) -> Result<()>;
+
+/// The steps, by the names that `--only` knows.
+const STEPS: [(&str, Step); 3] = [
+    ("boots", boots::run),
+    ("elsewhere", |stage, _, tally| {
+        elsewhere::run(stage, tally);
+        Ok(())
+    }),
+    ("refusals", refusals::run),
+];
+
 impl Part for Flash {
     fn name(&self) -> &'static str {
         "flash"
@@ -45,9 +58,12 @@ impl Part for Flash {
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let stage = Stage::new(cx, options)?;
-        boots::run(&stage, options, tally)?;
-        elsewhere::run(&stage, tally);
-        refusals::run(&stage, options, tally)
+        let only = options.only.as_deref().unwrap_or_default();
+        let steps = STEPS.iter().filter(|(name, _)| name.contains(only));
+        for (_, step) in steps {
+            step(&stage, options, tally)?;
+        }
+        Ok(())
     }
 }
 
