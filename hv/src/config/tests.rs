@@ -121,6 +121,32 @@ fn overlapping_devices_are_refused() {
 }
 
 #[test]
+fn devices_that_share_what_they_keep_are_alone() {
+    for kind in DeviceKind::ALL {
+        let two = good_with(|config| {
+            config.devices = vec![device(kind.name()).unwrap()];
+            let base = Gpa::new(0x1810_0000);
+            config.devices.push(Device { kind, base });
+        });
+        let expected = match kind {
+            DeviceKind::Uart => Ok(()),
+            _ => Err(ConfigError::Second(kind.name())),
+        };
+        assert_eq!(two, expected);
+    }
+    let text = alloc::format!("{}", ConfigError::Second("rtc"));
+    assert_eq!(text, "a VM has one rtc, not two");
+}
+
+#[test]
+fn a_cpu_is_named_once() {
+    assert_eq!(
+        good_with(|config| config.cpus = vec![1, 0, 1]),
+        Err(ConfigError::CpuTwice(1))
+    );
+}
+
+#[test]
 fn every_device_has_a_place_beside_the_others() {
     let all = good_with(|config| {
         config.devices = DeviceKind::ALL

@@ -286,6 +286,29 @@ mod tests {
     }
 
     #[test]
+    fn what_the_hypervisor_would_refuse_is_refused_here() {
+        let folder = Folder::new();
+        for (more, why) in [
+            (
+                "devices = [\"pch-pic\", \"pch-pic@0x18100000\"]",
+                ":4: a VM has one pch-pic",
+            ),
+            (
+                "devices = [\"uart@0x1000\"]",
+                ":4: uart at 0x1000 overlaps RAM",
+            ),
+            ("cpus = \"0,1,0\"", ":4: CPU 0 is named twice"),
+            (
+                "physical-ids = \"1024\"",
+                ":4: physical id 1024 is given twice or not below",
+            ),
+        ] {
+            let found = folder.refusal(&[("a", more)]);
+            assert!(found.contains(why), "{found}");
+        }
+    }
+
+    #[test]
     fn files_at_fault_are_named() {
         let folder = Folder::new();
         std::fs::write(folder.folder.path().join("half"), &image()[..0x50]).unwrap();

@@ -6,20 +6,22 @@
 
 use crate::check::{self, Check, Outcome, ensure, equal};
 use crate::checks::control::{ALL, BLOCK, BLOCK_BYTES, PAGE, change, word};
+use crate::checks::units::fill_and_compare;
 use crate::println;
 use crate::runtime::call::hvcl;
 use crate::runtime::cmdline::Options;
 use crate::runtime::random::Random;
 use crate::runtime::trap::{catch, mask, taken, unmask};
-use crate::runtime::{microseconds, smp, ticks};
-use crate::{csrrd, csrwr};
+use crate::runtime::{iocsr, microseconds, smp, ticks, wait_until};
+use crate::{csrrd, csrwr, csrxchg};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 use guest_pv::abi::hypercall::{CODE_SERVICE, CallError};
+use guest_pv::abi::iocsr::{IPI_CLEAR, IPI_ENABLE, IPI_SET};
 use guest_pv::abi::vendor::{MEMORY_PROTECT, MOVE_VCPU};
 use loongarch_isa::exception::Interrupt;
 
-const CHECKS: [Check; 6] = [
+const CHECKS: [Check; 9] = [
     Check {
         name: "move.refused",
         cpus: 1,
@@ -34,6 +36,21 @@ const CHECKS: [Check; 6] = [
         name: "move.identifiers",
         cpus: 1,
         run: identifiers,
+    },
+    Check {
+        name: "move.pending",
+        cpus: 1,
+        run: pending,
+    },
+    Check {
+        name: "move.one-shot",
+        cpus: 1,
+        run: one_shot,
+    },
+    Check {
+        name: "move.units",
+        cpus: 1,
+        run: units,
     },
     Check {
         name: "move.alone",
@@ -147,6 +164,66 @@ fn identifiers() -> Outcome {
     change(MEMORY_PROTECT, BLOCK, BLOCK_BYTES, ALL)
 }
 
+/// Round the CPUs, some times.
+fn round_trip() {
+    (1..=6).for_each(|number| go(0, number));
+}
+
+/// What is pending and not delivered stays so, whatever it is, and what was
+/// cleared stays clear.
+fn pending() -> Outcome {
+    let all = Interrupt::SWI0.bit() | Interrupt::SWI1.bit() | Interrupt::IPI.bit();
+    let all = all | Interrupt::TI.bit();
+    let lines = || csrrd!(ESTAT) & all;
+    csrwr!(ECFG, 0);
+    csrxchg!(ESTAT, 3, 3);
+    iocsr::write_w(IPI_ENABLE.into(), 0xffff_ffff);
+    iocsr::write_w(IPI_SET.into(), 0x10);
+    csrwr!(TCFG, microseconds(20) | 1);
+    let expired = wait_until(|| lines() == all);
+    ensure("all lines are up", expired)?;
+    round_trip();
+    equal("after moves", lines(), all)?;
+    csrxchg!(ESTAT, 0, Interrupt::SWI0.bit());
+    iocsr::write_w(IPI_CLEAR.into(), 0x10);
+    csrwr!(TICLR, 1);
+    round_trip();
+    equal("what is left", lines(), Interrupt::SWI1.bit())?;
+    csrwr!(TCFG, 0);
+    csrxchg!(ESTAT, 0, 3);
+    round_trip();
+    equal("nothing", lines(), 0)
+}
+
+/// A one-shot fires once, on the way or before it, and never again.
+fn one_shot() -> Outcome {
+    for us in [10, 60, 200] {
+        let before = taken(Interrupt::TI);
+        csrwr!(ECFG, Interrupt::TI.bit());
+        csrwr!(TCFG, microseconds(us) | 1);
+        unmask();
+        (0..40).for_each(|number| go(0, number));
+        let fired = wait_until(|| taken(Interrupt::TI) > before);
+        round_trip();
+        mask();
+        let (count, tval, tcfg) = (taken(Interrupt::TI) - before, csrrd!(TVAL), csrrd!(TCFG));
+        csrwr!(TCFG, 0);
+        csrwr!(ECFG, 0);
+        ensure("it fires", fired)?;
+        equal("how often", count, 1)?;
+        ensure("TVAL after the expiry", tval > microseconds(us))?;
+        equal("TCFG keeps EN", tcfg & 1, 1)?;
+    }
+    Ok(())
+}
+
+/// The widest registers are the vCPU's own on every CPU.
+fn units() -> Outcome {
+    let wrong = fill_and_compare(0x0123_4567_89ab_cdef, round_trip);
+    csrwr!(EUEN, 0);
+    equal("wrong words", wrong, 0)
+}
+
 static LATEST: AtomicU64 = AtomicU64::new(0);
 
 /// What is wrong with a vCPU that has moved, by what it keeps: its id, its
@@ -183,7 +260,7 @@ fn tour(index: usize, rounds: u64, mut next: impl FnMut(u64)) -> u64 {
     }
     // It goes on ticking.
     let ticked = taken(Interrupt::TI);
-    let goes_on = crate::runtime::wait_until(|| taken(Interrupt::TI) > ticked + 1);
+    let goes_on = wait_until(|| taken(Interrupt::TI) > ticked + 1);
     mask();
     let (count, elapsed) = (taken(Interrupt::TI) - before, ticks() - start);
     csrwr!(TCFG, 0);

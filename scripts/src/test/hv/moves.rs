@@ -16,10 +16,13 @@ const EXITS: [u64; 2] = [100_000, 1_000_000];
 const ROUNDS: [u64; 2] = [60, 1000];
 
 /// The checks of all shapes, which must have run.
-const CHECKS: [&str; 4] = [
+const CHECKS: [&str; 7] = [
     "move.refused",
     "move.linked-load",
     "move.identifiers",
+    "move.pending",
+    "move.one-shot",
+    "move.units",
     "move.alone",
 ];
 

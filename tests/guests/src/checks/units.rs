@@ -49,7 +49,7 @@ fn lazy() -> Outcome {
 }
 
 /// Fills register 7 of the widest unit, waits, and reads it back.
-fn fill_and_compare(value: u64, wait: impl Fn()) -> u64 {
+pub fn fill_and_compare(value: u64, wait: impl Fn()) -> u64 {
     let on = turn_on();
     let mut read = [0u64; 4];
     // SAFETY: a register of this vCPU, and a buffer of its own; `wait` is
