@@ -199,8 +199,14 @@ fn write_volume(
         .volume_id(identity.volume)
         .volume_label(label);
     fatfs::format_volume(Cursor::new(&mut *volume), options).context("no FAT32 can be made")?;
+    fill(volume, files)?;
+    dots::mend(volume)
+}
+
+/// Writes `files` into a new volume.
+fn fill(volume: &mut [u8], files: &[File]) -> Result<()> {
     let options = FsOptions::new().time_provider(&OneDate);
-    let system = FileSystem::new(Cursor::new(&mut *volume), options)?;
+    let system = FileSystem::new(Cursor::new(volume), options)?;
     for file in files {
         let write = || -> std::io::Result<()> {
             let mut folder = system.root_dir();
@@ -218,8 +224,7 @@ fn write_volume(
         };
         write().with_context(|| format!("{} can't be written into the image", file.path))?;
     }
-    system.unmount().context("the volume can't be finished")?;
-    dots::mend(volume)
+    system.unmount().context("the volume can't be finished")
 }
 
 /// The file `path` of the disk's first partition, as firmware would read it.
