@@ -18,7 +18,8 @@ pub struct StealTime {
     pub version: u32,
     /// No flag is defined: 0.
     pub flags: u32,
-    /// [`PREEMPTED`] while the vCPU is ready but not running.
+    /// [`PREEMPTED`] from when the vCPU lost its CPU though it could go on
+    /// until it runs again; 0 while it runs, or sleeps of its own accord.
     pub preempted: u8,
     pad: [u8; 47],
 }

@@ -114,6 +114,11 @@ fn nobody() -> Outcome {
         iocsr::write_d(MAIL_SEND.into(), mail_send(id, 0, 1));
         iocsr::write_d(ANY_SEND.into(), any_send(id, IPI_SET, 1));
     }
+    // One level: a send register that is written by a send does nothing.
+    for register in [IPI_SEND, MAIL_SEND, ANY_SEND] {
+        let send = any_send(my_id(), register, ipi_send(my_id(), 1));
+        iocsr::write_d(ANY_SEND.into(), send);
+    }
     for base in [1024, u64::MAX, u64::MAX - 200, 1 << 32, 1 << 63] {
         equal("result", pv_send(u128::MAX, base), 0)?;
     }
