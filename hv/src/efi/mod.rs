@@ -30,6 +30,7 @@ use crate::mm::addr::Hpa;
 use crate::mm::phys::Identity;
 use crate::platform::board;
 use crate::platform::efi::{self, Moment, Tables};
+use crate::platform::fdt;
 use crate::platform::machine::{Console, Machine};
 use alloc::string::ToString;
 use core::fmt::{Display, Write};
@@ -87,6 +88,9 @@ fn find(firmware: &Firmware) -> Result<Found, Refusal> {
     check_board(options)?;
     lvz::probe().map_err(Refusal::Cpu)?;
     if let Some(tree) = bundle::file(firmware, "\\loongvisor\\devicetree")? {
+        if fdt::length(tree).is_none_or(|bytes| bytes > tree.len()) {
+            return Err(Refusal::Tree);
+        }
         firmware.publish(&efi::guid::DEVICE_TREE, tree)?;
     }
     let tables = check_machine(firmware)?;

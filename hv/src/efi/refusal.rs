@@ -13,6 +13,8 @@ pub enum Refusal {
     Cpu(Missing),
     /// The image is for another board: why.
     Board(String),
+    /// The file with a device tree holds none, or only a part of it.
+    Tree,
     /// Firmware describes the machine neither by ACPI nor by a device tree.
     NoMachine,
     /// The CPU with this physical id isn't in that description.
@@ -37,7 +39,7 @@ impl Refusal {
             | Self::NotInList(_)
             | Self::NoConsole => Status::UNSUPPORTED,
             Self::NoBundle => Status::NOT_FOUND,
-            Self::Bundle(_) => Status::VOLUME_CORRUPTED,
+            Self::Bundle(_) | Self::Tree => Status::VOLUME_CORRUPTED,
             Self::Failed(_, status) => *status,
         }
     }
@@ -47,6 +49,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu(missing) => write!(f, "{missing}"),
+            Self::Tree => write!(f, "\\loongvisor\\devicetree holds no whole device tree"),
             Self::Board(why) => write!(f, "{why}"),
             Self::NoMachine => {
                 write!(f, "firmware gives no usable ACPI tables and no device tree")

@@ -14,6 +14,8 @@ use fdt::node::FdtNode;
 
 /// The binding of the PCH-PIC.
 const PCH_PIC: &str = "loongson,pch-pic-1.0";
+/// What a tree begins with.
+const MAGIC: [u8; 4] = [0xd0, 0x0d, 0xfe, 0xed];
 /// Largest tree that is read.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -23,11 +25,7 @@ const MAX_BYTES: usize = 1 << 20;
 pub fn find(memory: &impl Pointed, at: Hpa) -> Option<Machine> {
     let mut header = [0; 8];
     memory.look(at, &mut header);
-    let [.., a, b, c, d] = header;
-    let bytes = u32::from_be_bytes([a, b, c, d]) as usize;
-    if bytes > MAX_BYTES {
-        return None;
-    }
+    let bytes = length(&header)?;
     // SAFETY: firmware says that there is a tree, and nothing changes it; its
     // header has been read, for its length.
     let blob = unsafe { core::slice::from_raw_parts(memory.pointer(at), bytes) };
@@ -35,6 +33,15 @@ pub fn find(memory: &impl Pointed, at: Hpa) -> Option<Machine> {
     let end = at.get() + bytes as u64;
     machine.reserved.push(Range::new(at.get(), end));
     Some(machine)
+}
+
+/// The length in bytes of the tree that begins with `header`, as that says;
+/// `None` where it is none, or one that isn't read.
+#[must_use]
+pub fn length(header: &[u8]) -> Option<usize> {
+    let rest = header.strip_prefix(&MAGIC)?;
+    let bytes = u32::from_be_bytes(*rest.first_chunk()?) as usize;
+    (bytes <= MAX_BYTES).then_some(bytes)
 }
 
 /// Reads the tree in `blob`; `None` where that isn't one.
@@ -322,6 +329,14 @@ mod tests {
         assert_eq!(machine.nodes, nodes);
         assert_eq!(machine.cpus, [Cpu { id: 4, node: 1 }]);
         assert_eq!(machine.console, Console::Default);
+    }
+
+    #[test]
+    fn a_tree_says_how_long_it_is() {
+        let blob = tree();
+        assert_eq!(length(&blob), Some(blob.len()));
+        assert_eq!((length(&blob[..7]), length(&blob[1..])), (None, None));
+        assert_eq!(length(&[0xd0, 0x0d, 0xfe, 0xed, 0xff, 0, 0, 0]), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use hv::platform::board::Board;
 
 use super::{LIMIT, Stage};
 use crate::image::boot::{self, Disk};
-use crate::image::content::BUNDLE;
+use crate::image::content::{BUNDLE, TREE};
 use crate::image::disk::File;
 use crate::suite::{WITH_LVZ, WITHOUT_LVZ};
 use crate::test::{Options, Tally};
@@ -46,7 +46,7 @@ const GOOD: Bad = Bad {
     long: false,
 };
 
-const BAD: [Bad; 8] = [
+const BAD: [Bad; 9] = [
     Bad {
         name: "another board's image",
         board: Board::Ls3c5000,
@@ -84,6 +84,18 @@ const BAD: [Bad; 8] = [
         name: "a fault of its own",
         append: "crash=firmware",
         said: "panicked at hv/src/efi/mod.rs",
+        long: true,
+        ..GOOD
+    },
+    Bad {
+        name: "a truncated device tree",
+        change: |files| {
+            files.push(File {
+                path: TREE,
+                content: b"\xd0\x0d\xfe\xed\0\0\x10\0".repeat(2),
+            });
+        },
+        said: "\\loongvisor\\devicetree holds no whole device tree",
         long: true,
         ..GOOD
     },
