@@ -87,13 +87,10 @@ fn shapes(cx: &Context, options: &Options) -> Result<Vec<(String, Shape)>> {
         .to_str()
         .context("a path that isn't text")?
         .to_owned();
-    let kernels = [own, newest];
-    let all = kernels.into_iter().flat_map(|kernel| {
-        let sizes = VCPUS
-            .into_iter()
-            .flat_map(|vcpus| MEMORY_MIB.map(|memory| (vcpus, memory)));
-        sizes.map(move |((vcpus, cpus), memory)| (kernel.clone(), (vcpus, memory, cpus)))
-    });
+    let sizes = VCPUS
+        .into_iter()
+        .flat_map(|(vcpus, cpus)| MEMORY_MIB.map(|memory| (vcpus, memory, cpus)));
+    let all = sizes.flat_map(|shape| [&own, &newest].map(|kernel| (kernel.clone(), shape)));
     Ok(all.collect())
 }
 
