@@ -9,7 +9,7 @@ pub mod pace;
 pub mod placement;
 mod read;
 
-pub use read::list;
+pub use read::{NOT_A_DEVICE, NOT_A_POLICY, NOT_A_SIZE, list};
 
 use crate::dev::layout;
 use crate::mm::addr::{Gpa, PAGE_BYTES, overlap};

@@ -8,6 +8,13 @@ use crate::mm::addr::Gpa;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// What a size, a device, a restart policy must look like.
+pub const NOT_A_SIZE: &str = "not a size, such as 512M or 2G";
+/// See [`NOT_A_SIZE`].
+pub const NOT_A_DEVICE: &str = "not a device: pch-pic, uart, pch-msi, rtc, power or ports";
+/// See [`NOT_A_SIZE`].
+pub const NOT_A_POLICY: &str = "not a restart policy: never, reset or always";
+
 #[derive(Default)]
 pub(super) struct Reader {
     name: Option<String>,
@@ -38,12 +45,12 @@ impl Reader {
             "ids" => self.ids = Some(list(value).ok_or(bad("not a list of numbers"))?),
             "cpus" => self.cpus = list(value).ok_or(bad("not a list of numbers"))?,
             "exclusive" => self.exclusive = value.parse().map_err(|_| bad("not true or false"))?,
-            "restart" => self.restart = restart(value).ok_or(bad("not a restart policy"))?,
-            "memory" => self.memory = Some(size(value).ok_or(bad("not a size"))?),
+            "restart" => self.restart = restart(value).ok_or(bad(NOT_A_POLICY))?,
+            "memory" => self.memory = Some(size(value).ok_or(bad(NOT_A_SIZE))?),
             "kernel" => self.kernel = Some(value.into()),
             "initramfs" => self.initramfs = Some(value.into()),
             "command_line" => self.command_line = value.into(),
-            "device" => self.devices.push(device(value).ok_or(bad("not a device"))?),
+            "device" => self.devices.push(device(value).ok_or(bad(NOT_A_DEVICE))?),
             "pv_ipi" => self.pv_ipi = value.parse().map_err(|_| bad("not true or false"))?,
             "pv_steal_time" => {
                 self.pv_steal_time = value.parse().map_err(|_| bad("not true or false"))?;

@@ -174,13 +174,13 @@ fn bad_lines_are_named() {
     for (text, error) in [
         ("name", ConfigError::Syntax(1, "no `key = value`")),
         ("\nvcpus = many", ConfigError::Syntax(2, "not a number")),
-        ("memory = 1T", ConfigError::Syntax(1, "not a size")),
+        ("memory = 1T", ConfigError::Syntax(1, NOT_A_SIZE)),
         ("ids = 3-1", ConfigError::Syntax(1, "not a list of numbers")),
         (
             "ids = 0-99999",
             ConfigError::Syntax(1, "not a list of numbers"),
         ),
-        ("device = toaster", ConfigError::Syntax(1, "not a device")),
+        ("device = toaster", ConfigError::Syntax(1, NOT_A_DEVICE)),
         ("colour = red", ConfigError::UnknownKey(1, "colour".into())),
         ("vcpus = 1", ConfigError::Missing("name")),
         ("vcpus = 2\nids = 1", ConfigError::IdCount(1, 2)),
@@ -209,4 +209,12 @@ fn the_user_has_the_last_word_on_restarts() {
     ] {
         assert_eq!(Restart::ALL.map(|policy| policy.after(reason)), after);
     }
+}
+
+#[test]
+fn what_may_stand_there_is_named() {
+    let devices = DeviceKind::ALL.map(DeviceKind::name);
+    assert!(devices.iter().all(|name| NOT_A_DEVICE.contains(name)));
+    let policies = Restart::ALL.map(Restart::name);
+    assert!(policies.iter().all(|name| NOT_A_POLICY.contains(name)));
 }

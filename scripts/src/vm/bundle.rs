@@ -168,7 +168,13 @@ fn add(
         return Ok(name.clone());
     }
     let shown = path.display();
-    let file = std::fs::read(path).with_context(|| format!("{shown} can't be read"))?;
+    let made = shown.to_string().contains("/@");
+    let hint = if made {
+        " (`setup` makes @kernel, @shell and @bench)"
+    } else {
+        ""
+    };
+    let file = std::fs::read(path).with_context(|| format!("{shown} can't be read{hint}"))?;
     if file.is_empty() {
         bail!("{shown} is empty");
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
-use hv::config::{ConfigError, DeviceKind, VmConfig};
+use hv::config::{ConfigError, DeviceKind, NOT_A_DEVICE, NOT_A_POLICY, NOT_A_SIZE, VmConfig};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -149,7 +149,7 @@ impl VmFile {
     /// as another than the first it doesn't get far.
     pub fn check_for_linux(&self) -> Result<()> {
         match (self.config.ids.first(), &self.text.physical_ids) {
-            (Some(1..), Some(ids)) => Err(self.at(
+            (Some(1..MAX_PHYSICAL_ID), Some(ids)) => Err(self.at(
                 &ids.span(),
                 "Linux boots only if the first physical id is 0",
             )),
@@ -227,9 +227,9 @@ impl VmFile {
         let lists = text.physical_ids.iter().chain(&text.cpus);
         let bad_list = |list: &&Spanned<String>| hv::config::list::<u32>(list.as_ref()).is_none();
         let span = match what {
-            "not a size" => Some(text.memory.span()),
-            "not a device" => text.devices.as_ref().map(Spanned::span),
-            "not a restart policy" => text.restart.as_ref().map(Spanned::span),
+            NOT_A_SIZE => Some(text.memory.span()),
+            NOT_A_DEVICE => text.devices.as_ref().map(Spanned::span),
+            NOT_A_POLICY => text.restart.as_ref().map(Spanned::span),
             "not a number of microseconds up to 10000" => {
                 text.idle_poll_us.as_ref().map(Spanned::span)
             }
