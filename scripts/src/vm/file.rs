@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
-use hv::config::{ConfigError, DeviceKind, NOT_A_DEVICE, NOT_A_POLICY, NOT_A_SIZE, VmConfig};
+use hv::config::{
+    ConfigError, DeviceKind, MAX_PHYSICAL_ID, NOT_A_DEVICE, NOT_A_POLICY, NOT_A_SIZE, VmConfig,
+};
 use serde::Deserialize;
 use toml::Spanned;
 
