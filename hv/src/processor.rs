@@ -178,20 +178,28 @@ impl Processor {
             vcpu.leave_guest();
             return self.scheduler.ready();
         }
+        if resume != Resume::Yield(Yield::Sleep) {
+            return self.rarely(slot, resume);
+        }
+        let sleeps = wait::until(vcpu, &self.machine);
+        rest(&mut self.scheduler, vcpu, sleeps);
+    }
+
+    /// What seldom ends a stay. Not inlined: the registers that it needs
+    /// would be saved each time.
+    #[cold]
+    #[inline(never)]
+    fn rarely(&mut self, slot: Slot, resume: Resume) {
+        let Some(vcpu) = loaded(&mut self.slots, Some(slot)) else {
+            return;
+        };
         let sleeps = match resume {
             Resume::Stop => return self.remove(slot),
             Resume::Yield(Yield::Moved) => return self.hand_over(slot),
             Resume::Yield(Yield::Retry) => wait::moment(vcpu, &self.machine),
-            Resume::Yield(Yield::Paused) => vcpu.go_to_pause().then_some(None),
-            Resume::Yield(_) | Resume::Guest => wait::until(vcpu, &self.machine),
+            Resume::Yield(_) | Resume::Guest => vcpu.go_to_pause().then_some(None),
         };
-        match sleeps {
-            Some(deadline) => {
-                vcpu.shared().stats.slept.set(cpu::ticks());
-                self.scheduler.sleep(deadline);
-            }
-            None => self.scheduler.ready(),
-        }
+        rest(&mut self.scheduler, vcpu, sleeps);
     }
 
     /// Takes the loaded vCPU off, and loads the one in `slot`.
@@ -254,4 +262,17 @@ impl Processor {
 
 fn loaded(slots: &mut [Option<Box<Vcpu>>], slot: Option<Slot>) -> Option<&mut Vcpu> {
     slots.get_mut(slot?)?.as_deref_mut()
+}
+
+/// The vCPU that has the CPU gives it back: it sleeps, until when, or can go
+/// on.
+#[inline(always)]
+fn rest(scheduler: &mut Scheduler, vcpu: &Vcpu, sleeps: Option<Option<u64>>) {
+    match sleeps {
+        Some(deadline) => {
+            vcpu.shared().stats.slept.set(cpu::ticks());
+            scheduler.sleep(deadline);
+        }
+        None => scheduler.ready(),
+    }
 }
