@@ -4,6 +4,8 @@
 use crate::kernel;
 use core::arch::{asm, global_asm};
 use core::fmt;
+use guest_pv::loongarch::Native;
+use guest_pv::machine::Machine as _;
 
 /// CPUs of the kernel.
 pub const MAX_CPUS: usize = 4;
@@ -100,6 +102,23 @@ pub fn interrupts_on() {
     unsafe {
         asm!("csrwr {}, 0x4", inout(reg) SWI0 | IPI => _);
         asm!("csrxchg {}, $t0, 0x0", inout(reg) 4_u64 => _, in("$t0") 4_u64);
+    }
+}
+
+/// Waits for `ms` milliseconds, by the stable counter.
+pub fn wait_ms(ms: u64) {
+    let now = || {
+        let value: u64;
+        // SAFETY: reads a counter.
+        unsafe { asm!("rdtime.d {}, $zero", out(reg) value, options(nomem, nostack)) };
+        value
+    };
+    // Words 4 and 5: the crystal's frequency, and what it is multiplied and divided by.
+    let (crystal, ratio) = (u64::from(Native.cpucfg(4)), u64::from(Native.cpucfg(5)));
+    let per_second = crystal * (ratio & 0xffff) / (ratio >> 16).max(1);
+    let start = now();
+    while now() - start < per_second / 1000 * ms {
+        core::hint::spin_loop();
     }
 }
 

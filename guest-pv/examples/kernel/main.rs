@@ -58,14 +58,15 @@ mod kernel {
             cpu.set_id(id);
         }
         run_on_this_cpu();
+        // All CPUs were switched on at once. One that isn't yet where it waits loses
+        // what is sent to it; in a VM of KVM's, for good.
+        machine::wait_ms(500);
         for cpu in 1..COUNT {
             while STARTED.load(Ordering::Acquire) <= cpu as u32 {
                 // SAFETY: the CPU waits, and the entry is for CPUs that start. One
                 // that has just started takes no notice.
                 let started = unsafe { ipi().boot(cpu, machine::secondary_entry()) };
                 started.expect("a CPU with an id");
-                // QEMU's machine starts all CPUs at once: one that isn't yet where
-                // it waits has lost what was sent to it.
                 for _ in 0..1_000_000 {
                     if STARTED.load(Ordering::Acquire) > cpu as u32 {
                         break;
