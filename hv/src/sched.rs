@@ -48,6 +48,8 @@ struct Account {
 /// What has become of the vCPU that got the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// There is none, or it has left.
+    Gone,
     Runs,
     /// It has given the CPU back and can go on.
     Ready,
@@ -73,7 +75,7 @@ pub struct Scheduler {
     ready: VecDeque<Slot>,
     sleepers: Vec<Sleeper>,
     accounts: Vec<Account>,
-    turn: Option<Turn>,
+    turn: Turn,
     count: u64,
     slice: u64,
 }
@@ -87,7 +89,13 @@ impl Scheduler {
             ready: VecDeque::with_capacity(room),
             sleepers: Vec::with_capacity(room),
             accounts: Vec::with_capacity(room),
-            turn: None,
+            turn: Turn {
+                slot: 0,
+                since: 0,
+                end: 0,
+                burst: false,
+                state: State::Gone,
+            },
             count: 0,
             slice,
         }
@@ -113,24 +121,20 @@ impl Scheduler {
     }
 
     /// The vCPU that has the CPU gives it back and can go on.
-    pub fn ready(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.state = State::Ready;
-        }
+    pub const fn ready(&mut self) {
+        self.turn.state = State::Ready;
     }
 
     /// The vCPU that has the CPU sleeps, until `deadline` (in ticks) at most.
     pub fn sleep(&mut self, deadline: Option<u64>) {
-        if let Some(turn) = &mut self.turn {
-            turn.state = State::Sleeps;
-            let slot = turn.slot;
-            self.sleepers.push(Sleeper { slot, deadline });
-        }
+        self.turn.state = State::Sleeps;
+        let slot = self.turn.slot;
+        self.sleepers.push(Sleeper { slot, deadline });
     }
 
     /// The vCPU that has the CPU leaves it.
     pub fn leave(&mut self) {
-        self.turn = None;
+        self.turn.state = State::Gone;
         self.count = self.count.saturating_sub(1);
     }
 
@@ -143,8 +147,9 @@ impl Scheduler {
     /// Makes the sleepers ready that `wakes` picks, which gets slot and
     /// whether the deadline has come at `now`.
     pub fn wake(&mut self, now: u64, mut wakes: impl FnMut(Slot, bool) -> bool) {
-        if let Some(turn) = self.turn.filter(|turn| turn.state == State::Sleeps) {
-            self.settle(turn, now);
+        if self.turn.state == State::Sleeps {
+            self.turn.state = State::Gone;
+            self.settle(now);
         }
         let mut index = 0;
         while let Some(sleeper) = self.sleepers.get(index).copied() {
@@ -160,7 +165,8 @@ impl Scheduler {
 
     /// Puts what a vCPU that has gone to sleep by `now` ran on its account:
     /// this can wait until then.
-    fn settle(&mut self, turn: Turn, now: u64) {
+    fn settle(&mut self, now: u64) {
+        let turn = self.turn;
         let (slice, burst, count) = (self.slice, self.burst(), self.count);
         let Some(account) = self.accounts.get_mut(turn.slot) else {
             return;
@@ -197,27 +203,29 @@ impl Scheduler {
     /// The vCPU to run from `now` on, after [`Scheduler::wake`]; the caller
     /// says what becomes of it by `ready`, `sleep` or `leave`.
     pub fn pick(&mut self, now: u64) -> Option<Slot> {
-        if let Some(turn) = self.turn.take().filter(|turn| turn.state == State::Ready) {
-            self.put_back(turn, now);
+        if self.turn.state == State::Ready {
+            self.turn.state = State::Gone;
+            self.put_back(now);
         }
         let (slot, burst) = match self.woken.pop_front() {
             Some(slot) => (slot, true),
             None => (self.ready.pop_front()?, false),
         };
         let left = self.accounts.get(slot).map_or(0, |account| account.left);
-        self.turn = Some(Turn {
+        self.turn = Turn {
             slot,
             since: now,
             end: now.saturating_add(left),
             burst,
             state: State::Runs,
-        });
+        };
         Some(slot)
     }
 
     /// Queues a vCPU that has given the CPU back at `now`: to go on with what
     /// is left, or for a whole slice, behind all others.
-    fn put_back(&mut self, turn: Turn, now: u64) {
+    fn put_back(&mut self, now: u64) {
+        let turn = self.turn;
         let Some(account) = self.accounts.get_mut(turn.slot) else {
             return;
         };
@@ -241,7 +249,8 @@ impl Scheduler {
     #[must_use]
     pub fn next_event(&self) -> Option<u64> {
         let others = !(self.ready.is_empty() && self.woken.is_empty());
-        let end = self.turn.filter(|_| others).map(|turn| turn.end);
+        let ends = others && self.turn.state == State::Runs;
+        let end = ends.then_some(self.turn.end);
         let deadlines = self.sleepers.iter().filter_map(|sleeper| sleeper.deadline);
         deadlines.chain(end).min()
     }

@@ -14,7 +14,9 @@ fn with(count: usize) -> Scheduler {
 
 /// The vCPU that has the CPU gives it back at `now`, and can go on; the next.
 fn turn(scheduler: &mut Scheduler, now: u64) -> Option<Slot> {
-    scheduler.ready();
+    if scheduler.turn.state == State::Runs {
+        scheduler.ready();
+    }
     scheduler.wake(now, |_, late| late);
     scheduler.pick(now)
 }

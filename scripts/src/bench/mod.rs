@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: the measurements, and the one list they stand in.
 
-mod exits;
+pub mod exits;
 pub mod futex_wake;
 mod guest;
 mod latency;
@@ -40,6 +40,9 @@ pub struct Options {
     /// How many seeds.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: u64,
+    /// Write the counts anew that a test compares with.
+    #[arg(long)]
+    pub renew: bool,
     /// Repeats with each seed.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub repeats: u32,

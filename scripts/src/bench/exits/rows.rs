@@ -17,6 +17,31 @@ pub struct Figures {
     pub median: u64,
 }
 
+/// What is counted of the exits under a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Of {
+    /// From an exit by an instruction of the guest's to the next entry.
+    Exit,
+    /// From an exit by an interrupt to the next entry.
+    Interrupt,
+    /// From an exit to the CPU's own `idle`, that included.
+    Sleep,
+    /// From there to the next entry.
+    Wake,
+}
+
+/// Exits that a row is about: those under the guest's mark in which the CPU sent so many
+/// IPIs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Kind {
+    /// The mark.
+    pub mark: u32,
+    /// What is counted.
+    pub of: Of,
+    /// IPIs to other CPUs.
+    pub ipis: u32,
+}
+
 /// A row: what is measured, under the name that the guest prints, and the most
 /// instructions that it may take.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -27,35 +52,144 @@ pub struct Row {
     pub what: &'static str,
     /// Most instructions.
     pub limit: u64,
+    /// What is counted; none where only a clock can tell.
+    pub counted: Option<Kind>,
 }
 
-/// How many vCPUs a set names in the row of sets.
-pub const SET: u64 = 7;
+/// How many vCPUs the sets of the rows of sets name.
+pub const SETS: [u64; 2] = [7, 16];
 
-const fn row(name: &'static str, what: &'static str, limit: u64) -> Row {
-    Row { name, what, limit }
+const fn row(name: &'static str, what: &'static str, limit: u64, mark: u32, of: Of) -> Row {
+    telling(0, name, what, limit, mark, of)
+}
+
+/// A row of exits in which `ipis` CPUs are told.
+const fn telling(
+    ipis: u32,
+    name: &'static str,
+    what: &'static str,
+    limit: u64,
+    mark: u32,
+    of: Of,
+) -> Row {
+    Row {
+        name,
+        what,
+        limit,
+        counted: Some(Kind { mark, of, ipis }),
+    }
+}
+
+const fn by_clock(name: &'static str, what: &'static str, limit: u64) -> Row {
+    let counted = None;
+    Row {
+        name,
+        what,
+        limit,
+        counted,
+    }
+}
+
+/// Most instructions of a send to a set of `n`.
+const fn set(n: u64) -> u64 {
+    60 + 14 * n
 }
 
 /// All rows, in the order of the table.
-pub const ROWS: [Row; 14] = [
-    row("call-null", "null hypercall, short cut", 40),
-    row("call-general", "null hypercall, general path", 150),
-    row("cpucfg", "CPUCFG", 160),
-    row("csr", "CSR that isn't banked, read", 160),
-    row("mmio-pch-pic", "MMIO read of the PCH-PIC", 250),
+pub const ROWS: [Row; 20] = [
+    row("call-null", "null hypercall, short cut", 40, 1, Of::Exit),
     row(
+        "call-general",
+        "null hypercall, general path",
+        150,
+        2,
+        Of::Exit,
+    ),
+    row("cpucfg", "CPUCFG", 160, 3, Of::Exit),
+    row("csr", "CSR that isn't banked, read", 160, 4, Of::Exit),
+    row("mmio-pch-pic", "MMIO read of the PCH-PIC", 250, 5, Of::Exit),
+    row(
+        "idle-sleep",
+        "idle to the CPU's own idle",
+        200,
+        15,
+        Of::Sleep,
+    ),
+    row("wake", "wake-up by interrupt to guest", 200, 15, Of::Wake),
+    by_clock(
         "hop",
         "IPI call, idle to sleep, wake-up to guest",
         75 + 200 + 200,
     ),
-    row("switch", "switch between two vCPUs on a CPU", 600),
-    row("send-self", "IPI call to itself: send, kick, SWI0", 75 + 70),
-    row("send-polling", "IPI call to a vCPU that polls", 60),
-    row("send-pending", "IPI call, already pending", 45),
-    row("send-set", "IPI call to 7 vCPUs that poll", 60 + 14 * SET),
-    row("iocsr-send", "IOCSR IPI: send to a vCPU that polls", 110),
-    row("iocsr-status", "IOCSR IPI: status read", 110),
-    row("iocsr-clear", "IOCSR IPI: clear", 110),
+    row(
+        "switch",
+        "switch between two vCPUs on a CPU",
+        600,
+        17,
+        Of::Interrupt,
+    ),
+    by_clock("send-self", "IPI call to itself: send, kick, SWI0", 75 + 70),
+    telling(
+        1,
+        "send-running",
+        "IPI call to a vCPU that runs",
+        75,
+        12,
+        Of::Exit,
+    ),
+    row(
+        "receive",
+        "kick to the SWI0 vector of one that runs",
+        70,
+        12,
+        Of::Interrupt,
+    ),
+    row(
+        "send-polling",
+        "IPI call to a vCPU that polls",
+        60,
+        9,
+        Of::Exit,
+    ),
+    row(
+        "send-pending",
+        "IPI call, already pending",
+        45,
+        16,
+        Of::Exit,
+    ),
+    telling(
+        7,
+        "set-running-7",
+        "IPI call to 7 vCPUs that run",
+        set(SETS[0]),
+        13,
+        Of::Exit,
+    ),
+    telling(
+        16,
+        "set-running-16",
+        "IPI call to 16 vCPUs that run",
+        set(SETS[1]),
+        14,
+        Of::Exit,
+    ),
+    row(
+        "set-polling-7",
+        "IPI call to 7 vCPUs that poll",
+        set(SETS[0]),
+        10,
+        Of::Exit,
+    ),
+    row(
+        "iocsr-send",
+        "IOCSR IPI: send to a vCPU that polls",
+        110,
+        8,
+        Of::Exit,
+    ),
+    row("iocsr-status", "IOCSR IPI: status read", 110, 6, Of::Exit),
+    row("iocsr-clear", "IOCSR IPI: clear", 110, 7, Of::Exit),
 ];
 
 /// The lines `BENCH name min=… median=…` among `printed`, whatever stands in front.

@@ -17,6 +17,7 @@ pub use guests::PARAVIRTUAL;
 use anyhow::{Result, ensure};
 
 use super::{Options, Part, Tally};
+use crate::bench::exits::{baseline, counted};
 use crate::context::Context;
 use crate::hypervisor::Hypervisor;
 use crate::suite::NEEDS;
@@ -28,8 +29,9 @@ pub struct Hv;
 type Step = fn(&Hypervisor, &Options, &mut Tally) -> Result<()>;
 
 /// The steps, by the names that `--only` knows.
-const STEPS: [(&str, Step); 7] = [
+const STEPS: [(&str, Step); 8] = [
     ("image", image),
+    ("exits", exits),
     ("refusals", refusals::run),
     ("nodes", nodes::run),
     ("cycles", cycles::run),
@@ -72,6 +74,14 @@ fn image(hypervisor: &Hypervisor, _: &Options, tally: &mut Tally) -> Result<()> 
         "header of the EFI application",
         application::check(&application),
     );
+    Ok(())
+}
+
+/// No exit takes more instructions than when the baseline was written.
+fn exits(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Result<()> {
+    let counts = counted::count(hypervisor, options.seed.unwrap_or(1));
+    let same = counts.and_then(|counts| baseline::check(&counts));
+    tally.check("instructions an exit", same);
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //! round trip, the guest's own instruction included. The clock counts the
 //! instructions of all CPUs.
 
+mod counted;
 mod send;
 mod single;
 mod turns;
@@ -64,20 +65,23 @@ macro_rules! measure {
 use measure;
 
 /// Measures the group `what`: of exits that one vCPU makes alone (`single`),
-/// of sends to vCPUs that poll (`send`), of turns that two vCPUs take and a
-/// send to one that sleeps (`hop`), or of time slices on one CPU (`switch`).
+/// of turns that two vCPUs take and a send to one that sleeps (`hop`), of
+/// time slices on one CPU (`switch`), or of exits that are counted from
+/// outside (`awake`, `asleep`, `slices`).
 pub fn run(what: &str) {
     match what {
         "single" => {
             single::run();
             send::to_self();
         }
-        "send" => send::run(),
         "hop" => {
             turns::hop();
             send::pending();
         }
         "switch" => turns::switch(),
+        "awake" => counted::awake(),
+        "asleep" => counted::asleep(),
+        "slices" => counted::slices(),
         _ => println!("FAIL bench: no group {what}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Sends from vCPU 0 to all others, which run, poll, or have one pending.
+//! Sends from vCPU 0 to others, which run, poll, or have one pending.
 
 use super::{BATCHES, measure, report};
 use crate::runtime::call::hvcl;
@@ -7,7 +7,7 @@ use crate::runtime::trap::{mask, taken, unmask};
 use crate::runtime::{iocsr, ticks, ticks_per_second};
 use crate::{csrrd, csrwr, csrxchg};
 use core::arch::{asm, global_asm};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use guest_pv::abi::hypercall::{CODE_SERVICE, SEND_IPI};
 use guest_pv::abi::iocsr::{IPI_SEND, ipi_send};
 use loongarch_isa::csr::Csr;
@@ -18,48 +18,45 @@ static TAKEN: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 static STOP: AtomicU64 = AtomicU64::new(0);
 
 #[inline(always)]
-fn swi0(id: u64) {
+pub fn swi0(id: u64) {
     hvcl::<CODE_SERVICE>([SEND_IPI, 1, 0, id]);
 }
 
 #[inline(always)]
-fn ipi(id: u64) {
+pub fn ipi(id: u64) {
     iocsr::write_w(IPI_SEND.into(), ipi_send(id as u32, 2).into());
 }
 
 /// Ticks between two expiries of vCPU 0's timer, whose interrupt is masked:
 /// an emulator that counts instructions lets a CPU that polls run until the
 /// next event.
-const EVENTS: u64 = 5_000 & !3;
+const EVENTS: u64 = 500;
 
-/// Measures sends to vCPUs that poll. Those to vCPUs that run can't be told
-/// from what the kicked vCPU does: an emulator whose clock is the sum of all
-/// CPUs' instructions lets it run at once.
-pub fn run() {
+/// Starts vCPU 0's timer.
+pub fn events() {
     csrwr!(TCFG, EVENTS | 3);
-    with_others(Interrupt::SWI0, || to_each("send-polling", swi0));
-    with_others(Interrupt::SWI0, to_set);
-    with_others(Interrupt::IPI, || to_each("iocsr-send", ipi));
 }
 
-/// Runs `act` on vCPU 0, while the others are `idle` until an interrupt of
-/// `line`.
-fn with_others(line: Interrupt, act: fn()) {
+/// Runs `act` on vCPU 0, while the others take interrupts of `line`, `busy`
+/// or `idle` in between.
+pub fn with_others(line: Interrupt, busy: bool, act: fn()) {
     static LINE: AtomicU64 = AtomicU64::new(0);
-    static ACT: AtomicU64 = AtomicU64::new(0);
+    static BUSY: AtomicBool = AtomicBool::new(false);
     LINE.store(line.number().into(), Ordering::Relaxed);
-    ACT.store(act as usize as u64, Ordering::Relaxed);
+    BUSY.store(busy, Ordering::Relaxed);
+    set_act(act as usize);
     STOP.store(0, Ordering::SeqCst);
     TAKEN
         .iter()
         .for_each(|taken| taken.store(0, Ordering::SeqCst));
     smp::on_all(|index| {
         if index > 0 {
-            take_interrupts(index, LINE.load(Ordering::Relaxed) as u8);
+            let busy = BUSY.load(Ordering::Relaxed);
+            take_interrupts(index, LINE.load(Ordering::Relaxed) as u8, busy);
             return;
         }
         // SAFETY: `with_others` stored a function of this type.
-        let act: fn() = unsafe { core::mem::transmute(ACT.load(Ordering::Relaxed) as usize) };
+        let act: fn() = unsafe { core::mem::transmute(stored_act()) };
         act();
         STOP.store(1, Ordering::SeqCst);
         (1..smp::count()).for_each(|index| {
@@ -69,15 +66,28 @@ fn with_others(line: Interrupt, act: fn()) {
     });
 }
 
-fn take_interrupts(index: usize, line: u8) {
+/// A function for a task, which can't have it in its closure.
+static ACT: AtomicU64 = AtomicU64::new(0);
+
+fn set_act(act: usize) {
+    ACT.store(act as u64, Ordering::Relaxed);
+}
+
+fn stored_act() -> usize {
+    ACT.load(Ordering::Relaxed) as usize
+}
+
+fn take_interrupts(index: usize, line: u8, busy: bool) {
     let Some(line) = Interrupt::new(line) else {
         return;
     };
     let before = taken(line);
     csrwr!(ECFG, Interrupt::SWI0.bit() | Interrupt::IPI.bit());
     while STOP.load(Ordering::SeqCst) == 0 {
-        // SAFETY: interrupts are off: what comes now ends it.
-        unsafe { asm!("idle 0", options(nostack)) };
+        if !busy {
+            // SAFETY: interrupts are off: what comes now ends it.
+            unsafe { asm!("idle 0", options(nostack)) };
+        }
         unmask();
         TAKEN[index].store(taken(line) - before, Ordering::SeqCst);
         mask();
@@ -85,10 +95,16 @@ fn take_interrupts(index: usize, line: u8) {
     csrwr!(ECFG, 0);
 }
 
-/// Waits until every other vCPU has taken `round` interrupts, and a while.
-fn settle(round: u64) {
-    let all = || (1..smp::count()).all(|index| TAKEN[index].load(Ordering::SeqCst) >= round);
-    while !all() {
+/// How many interrupts each of the first `count` vCPUs behind vCPU 0 has
+/// taken.
+pub fn taken_by_all(count: usize) -> u64 {
+    let taken = (1..=count).map(|index| TAKEN[index].load(Ordering::SeqCst));
+    taken.min().unwrap_or(0)
+}
+
+/// Waits until they all have taken `round` interrupts, and a while.
+pub fn settle(count: usize, round: u64) {
+    while taken_by_all(count) < round {
         core::hint::spin_loop();
     }
     let start = ticks();
@@ -97,44 +113,17 @@ fn settle(round: u64) {
     }
 }
 
-/// One send to each of the others: a batch, of which the loop is a part.
-fn to_each(name: &str, send: impl Fn(u64)) {
-    let mut ids = [0; MAX_CPUS];
-    for (index, id) in ids.iter_mut().enumerate().take(smp::count()) {
-        *id = smp::id(index);
-    }
-    let ids = &ids[1..smp::count()];
-    let mut samples = [0; BATCHES];
-    for (round, sample) in (1..).zip(&mut samples) {
-        let start = ticks();
-        for &id in ids {
-            send(id);
-        }
-        *sample = ticks() - start;
-        settle(round);
-    }
-    report(name, &mut samples, ids.len() as u64);
-}
-
-/// One send to all of the others at once. The counter is too coarse for one
-/// exit, so the mean is taken of the better half of the samples.
-fn to_set() {
-    let set = (1..smp::count()).fold(0u64, |set, index| set | 1 << smp::id(index));
-    let mut samples = [0; BATCHES];
-    for (round, sample) in (1..).zip(&mut samples) {
-        let start = ticks();
-        hvcl::<CODE_SERVICE>([SEND_IPI, set, 0, 0]);
-        *sample = ticks() - start;
-        settle(round);
-    }
-    samples.sort_unstable();
-    let half = BATCHES / 2;
-    let sum: u64 = samples[..half].iter().sum();
-    report("send-set", &mut [sum; BATCHES], half as u64);
-}
-
-/// Sends to vCPU 1, which sleeps with SWI0 masked: the first stays pending.
+/// Measures sends to a vCPU that has the interrupt pending.
 pub fn pending() {
+    beside_pending(|id| {
+        measure!("send-pending", swi0(id));
+    });
+}
+
+/// Runs `act` with the id of vCPU 1, which sleeps with SWI0 masked and
+/// pending.
+pub fn beside_pending(act: fn(u64)) {
+    set_act(act as usize);
     smp::on_all(|index| match index {
         0 => {
             let id = smp::id(1);
@@ -143,7 +132,9 @@ pub fn pending() {
                 core::hint::spin_loop();
             }
             swi0(id);
-            measure!("send-pending", swi0(id));
+            // SAFETY: `beside_pending` stored a function of this type.
+            let act: fn(u64) = unsafe { core::mem::transmute(stored_act()) };
+            act(id);
             ipi(id);
         }
         1 => {

@@ -10,7 +10,7 @@ use guest_pv::abi::iocsr::{IPI_CLEAR, IPI_STATUS};
 use guest_pv::abi::vendor;
 
 /// PCH-PIC: the mask of its inputs.
-const PCH_PIC_MASK: u64 = 0x1000_0020;
+pub const PCH_PIC_MASK: u64 = 0x1000_0020;
 
 /// Measures them all.
 pub fn run() {

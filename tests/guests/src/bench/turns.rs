@@ -21,27 +21,35 @@ pub fn hop() {
     static SAMPLES: [AtomicU64; BATCHES] = [const { AtomicU64::new(0) }; BATCHES];
     TURN.store(0, Ordering::SeqCst);
     smp::on_all(|index| {
-        if index > 1 {
-            return;
-        }
-        csrwr!(ECFG, Interrupt::SWI0.bit());
-        let other = smp::id(1 - index);
         for sample in &SAMPLES {
             let start = ticks();
-            for _ in 0..HOPS {
-                one_hop(index as u64, other);
-            }
+            hops(index, HOPS);
             if index == 0 {
                 sample.store(ticks() - start, Ordering::Relaxed);
             }
         }
-        csrwr!(ECFG, 0);
     });
     let mut samples = [0; BATCHES];
     for (to, from) in samples.iter_mut().zip(&SAMPLES) {
         *to = from.load(Ordering::Relaxed);
     }
     report("hop", &mut samples, 2 * HOPS);
+}
+
+/// The same, a few times, measured from outside.
+pub fn few_hops() {
+    TURN.store(0, Ordering::SeqCst);
+    smp::on_all(|index| hops(index, HOPS));
+}
+
+fn hops(index: usize, count: u64) {
+    if index > 1 {
+        return;
+    }
+    csrwr!(ECFG, Interrupt::SWI0.bit());
+    let other = smp::id(1 - index);
+    (0..count).for_each(|_| one_hop(index as u64, other));
+    csrwr!(ECFG, 0);
 }
 
 /// Waits for this vCPU's turn, asleep, and gives it to the other.
@@ -59,6 +67,8 @@ fn one_hop(index: u64, other: u64) {
 const SLICES_PER_SECOND: u64 = 200;
 /// Slices that are looked at: few, since each takes long.
 const SLICES: usize = 20;
+/// Slices that are measured from outside.
+const FEW: usize = 3;
 
 /// vCPU 0 has seen enough.
 static STOP: AtomicU64 = AtomicU64::new(0);
@@ -104,6 +114,20 @@ pub fn switch() {
         *to = *from;
     }
     report("switch", &mut all, 2);
+}
+
+/// Lets vCPUs 0 and 1 have a few slices each, measured from outside.
+pub fn few_slices() {
+    STOP.store(0, Ordering::SeqCst);
+    smp::on_all(|index| {
+        if index == 0 {
+            let _ = core::iter::from_fn(next_gap).take(FEW).count();
+            STOP.store(1, Ordering::SeqCst);
+        }
+        while STOP.load(Ordering::Relaxed) == 0 {
+            core::hint::spin_loop();
+        }
+    });
 }
 
 /// Looks at the counter until half a slice passes between two looks; these
