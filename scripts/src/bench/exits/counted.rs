@@ -181,10 +181,11 @@ impl Seen {
                 self.instruction(rest, code);
             } else if let Some(rest) = line.strip_prefix("lvz_exit cpu ") {
                 self.exit(rest);
-            } else if line.starts_with("loongson_ipi_write") && line.contains("addr: 0x40val") {
-                if let Some(open) = self.open.get_mut(&self.last) {
-                    open.kind.ipis += 1;
-                }
+            } else if line.starts_with("loongson_ipi_write")
+                && line.contains("addr: 0x40val")
+                && let Some(open) = self.open.get_mut(&self.last)
+            {
+                open.kind.ipis += 1;
             }
         }
         Ok(())
@@ -264,7 +265,7 @@ mod tests {
             start: 0x1000,
             words: vec![0, 0x0648_8000, 0],
             poll: 0x1004..0x1008,
-            forbidden: vec![0x2000..0x2010],
+            forbidden: vec![0x2000..0x2010, 0x3000..0x3004],
         };
         let mut seen = Seen::default();
         seen.read(log.as_bytes(), &code).unwrap();
