@@ -17,7 +17,7 @@ use crate::setup::target::TARGET;
 pub struct Host;
 
 /// Crates that only run on the bare machine. Every other one must have tests.
-const BARE_ONLY: [&str; 2] = ["lvz-suite", "test-guests"];
+const BARE_ONLY: [&str; 3] = ["lvz-suite", "test-guests", "wake"];
 
 /// Crates with models for loom, and where in the crate those are. All interleavings are
 /// tried.

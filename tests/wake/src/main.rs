@@ -8,8 +8,8 @@
 //! `wake THREADS ROUNDS wake|rest` prints a line for each round, `wake N TIMED WHOLE`:
 //! the nanoseconds of the wakes, which perf has too, and those until the answer of the
 //! last. With `rest` the same is done but for the wakes: what it costs, a machine costs
-//! that wakes nobody. Exits that nobody else takes mark
-//! where a round begins and where all are woken. A program without a library, for Linux on LoongArch.
+//! that wakes nobody. Exits that nobody else takes mark where a round begins and where
+//! all are woken. A program without a library, for Linux on LoongArch.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(not(target_os = "none"))]
