@@ -35,7 +35,7 @@ pub struct Figures {
     pub answered_ns: Summary,
     /// Of one wake, on the average.
     pub wake: Wake,
-    /// Exits of a round that wakes all threads, by reason: the median.
+    /// Exits of a round that wakes all threads, by reason: the lower quartile.
     pub round_exits: trace::Exits,
     /// Exits of the CPU that wakes, in that time, by the wake: the median.
     pub waker_exits: f64,
@@ -142,21 +142,21 @@ pub fn read(path: &Path) -> Result<Vec<Figures>> {
     Ok(file.columns)
 }
 
-/// The median of the exits of all rounds that wake, by reason.
+/// The lower quartile of the exits of all rounds that wake, by reason.
 fn round_exits(runs: &[Run]) -> trace::Exits {
     let windows = runs.iter().filter_map(|run| run.windows.get(WAKE));
     let rounds: Vec<_> = windows.flat_map(|counts| &counts.rounds).collect();
     let reasons: BTreeSet<_> = rounds.iter().flat_map(|round| round.keys()).collect();
-    let median = |reason: &String| {
+    let quartile = |reason: &String| {
         let counts = rounds
             .iter()
             .map(|round| round.get(reason).copied().unwrap_or(0));
         let counts: Vec<f64> = counts.map(|count| count as f64).collect();
-        Some((reason.clone(), Summary::of(&counts)?.median as u64))
+        Some((reason.clone(), Summary::of(&counts)?.lower_quartile as u64))
     };
     reasons
         .into_iter()
-        .filter_map(median)
+        .filter_map(quartile)
         .filter(|(_, count)| *count > 0)
         .collect()
 }
@@ -258,7 +258,7 @@ pub mod tests {
         // Two rounds a run, of one thread and the answer: eight wakes.
         assert_eq!(figures.wake.exits["idle"], 3.0);
         assert_eq!(figures.wake.physical_ipis, 3.0);
-        assert_eq!(figures.round_exits["idle"], 2);
+        assert_eq!(figures.round_exits["idle"], 1);
         assert_eq!(figures.waker_exits, 4.0);
         assert_eq!(figures.wake.interrupts, 2.0);
         assert_eq!(figures.perf_ms, [0.5, 0.25, 0.75]);
