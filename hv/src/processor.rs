@@ -168,11 +168,15 @@ impl Processor {
     fn run(&mut self, slot: Slot, now: u64) {
         self.machine.set_timer(self.scheduler.next_event(), now);
         if self.loaded != Some(slot) {
-            self.switch(slot, now);
+            self.put(now);
         }
-        let Some(Some(vcpu)) = self.slots.get_mut(slot) else {
+        let Some(vcpu) = at(&mut self.slots, slot) else {
             return;
         };
+        if self.loaded.is_none() {
+            take_on(vcpu, &mut self.machine, now);
+            self.loaded = Some(slot);
+        }
         let resume = run(vcpu, &mut self.machine);
         if resume == Resume::Yield(Yield::Preempted) {
             vcpu.leave_guest();
@@ -190,7 +194,7 @@ impl Processor {
     #[cold]
     #[inline(never)]
     fn rarely(&mut self, slot: Slot, resume: Resume) {
-        let Some(vcpu) = loaded(&mut self.slots, Some(slot)) else {
+        let Some(vcpu) = at(&mut self.slots, slot) else {
             return;
         };
         let sleeps = match resume {
@@ -202,23 +206,17 @@ impl Processor {
         rest(&mut self.scheduler, vcpu, sleeps);
     }
 
-    /// Takes the loaded vCPU off, and loads the one in `slot`.
-    fn switch(&mut self, slot: Slot, now: u64) {
-        // SAFETY: used for the steal-time records of vCPUs, in their RAM.
-        let mut memory = unsafe { Cached::new() };
-        if let Some(old) = loaded(&mut self.slots, self.loaded.take()) {
-            if !old.shared().postbox.asleep() {
-                old.steal.preempted(now, &mut memory);
-            }
-            self.machine.put(old);
+    /// Takes the loaded vCPU off, at `now`.
+    fn put(&mut self, now: u64) {
+        let old = self.loaded.take();
+        let Some(old) = old.and_then(|slot| at(&mut self.slots, slot)) else {
+            return;
+        };
+        if !old.shared().postbox.asleep() {
+            // SAFETY: used for the vCPU's steal-time record, in its RAM.
+            old.steal.preempted(now, &mut unsafe { Cached::new() });
         }
-        if let Some(vcpu) = loaded(&mut self.slots, Some(slot)) {
-            let per_second = cpu::ticks_per_second;
-            let stolen = vcpu.steal.scheduled_in(now, per_second, &mut memory);
-            vcpu.shared().stats.stolen.add(stolen);
-            self.machine.load(vcpu);
-            self.loaded = Some(slot);
-        }
+        self.machine.put(old);
     }
 
     /// Takes the vCPU in `slot`, which has had the CPU until now, off it.
@@ -260,8 +258,19 @@ impl Processor {
     }
 }
 
-fn loaded(slots: &mut [Option<Box<Vcpu>>], slot: Option<Slot>) -> Option<&mut Vcpu> {
-    slots.get_mut(slot?)?.as_deref_mut()
+fn at(slots: &mut [Option<Box<Vcpu>>], slot: Slot) -> Option<&mut Vcpu> {
+    slots.get_mut(slot)?.as_deref_mut()
+}
+
+/// Puts a vCPU that waited for it on this CPU, at `now`.
+#[inline(always)]
+fn take_on(vcpu: &mut Vcpu, machine: &mut Machine, now: u64) {
+    // SAFETY: used for the vCPU's steal-time record, in its RAM.
+    let mut memory = unsafe { Cached::new() };
+    let per_second = cpu::ticks_per_second;
+    let stolen = vcpu.steal.scheduled_in(now, per_second, &mut memory);
+    vcpu.shared().stats.stolen.add(stolen);
+    machine.load(vcpu);
 }
 
 /// The vCPU that has the CPU gives it back: it sleeps, until when, or can go

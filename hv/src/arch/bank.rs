@@ -32,7 +32,10 @@ macro_rules! banked {
         fn save_bank(image: &mut GuestCsrs) {
             $({
                 const AT: usize = place(Csr::$name $(($n))?);
-                image.0[AT] = guest_read::<{ Csr::$name $(($n))?.number() }>();
+                // No guest can write its number.
+                if AT != place(Csr::CPUID) {
+                    image.0[AT] = guest_read::<{ Csr::$name $(($n))?.number() }>();
+                }
             })*
         }
 
