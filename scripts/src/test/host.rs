@@ -19,11 +19,11 @@ pub struct Host;
 /// Crates that only run on the bare machine. Every other one must have tests.
 const BARE_ONLY: [&str; 3] = ["lvz-suite", "test-guests", "wake"];
 
-/// Crates with models for loom, and where in the crate those are. All interleavings are
-/// tried.
-const UNDER_LOOM: [(&str, &str); 2] = [
-    ("hv", "--release --test loom"),
-    ("guest-pv", "--lib --test loom"),
+/// Crates with models for loom, where in the crate those are, and whether all their
+/// interleavings take minutes.
+const UNDER_LOOM: [(&str, &str, bool); 2] = [
+    ("hv", "--release --test loom", true),
+    ("guest-pv", "--lib --test loom", false),
 ];
 
 /// How much of a failed test's output is shown, in lines.
@@ -42,7 +42,7 @@ impl Part for Host {
         vec!["packages", "target"]
     }
 
-    fn run(&self, cx: &Context, _options: &Options, tally: &mut Tally) -> Result<()> {
+    fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let log = Log::create(cx.cache.log("test-host"))?;
         let cargo = |words: &str| {
             let mut cargo = process::command("cargo");
@@ -64,9 +64,13 @@ impl Part for Host {
             let test = format!("test --package {name} --profile {}", profile(&name));
             tests(&log, tally, &name, cargo(&test));
         }
-        for (name, what) in UNDER_LOOM {
+        for (name, what, slow) in UNDER_LOOM {
             let mut loom = cargo(&format!("test --package {name} {what}"));
             loom.env("RUSTFLAGS", "--cfg loom");
+            if slow && !options.long {
+                // Interleavings with more forced switches than this are the long form's.
+                loom.env("LOOM_MAX_PREEMPTIONS", "3");
+            }
             tests(&log, tally, &format!("{name} under loom"), loom);
         }
         Ok(())
