@@ -56,7 +56,7 @@ const IMPOSSIBLE: [(&str, &str); 19] = [
     ("cpus = 0,0", "CPU 0 is named twice"),
     (
         "memory = 1M",
-        "guest.elf: the segment at 0x200000 isn't in RAM",
+        "guest.elf: the segment at 0xa00000 isn't in RAM",
     ),
 ];
 
