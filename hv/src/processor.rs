@@ -77,6 +77,8 @@ pub struct Processor {
     scheduler: Scheduler,
     machine: Machine,
     loaded: Option<Slot>,
+    /// The loaded vCPU has given the CPU back though it could go on.
+    preempted: bool,
 }
 
 impl Processor {
@@ -98,6 +100,7 @@ impl Processor {
                 alone: false,
             },
             loaded: None,
+            preempted: false,
         })
     }
 
@@ -180,13 +183,14 @@ impl Processor {
         let resume = run(vcpu, &mut self.machine);
         if resume == Resume::Yield(Yield::Preempted) {
             vcpu.leave_guest();
+            self.preempted = true;
             return self.scheduler.ready();
         }
         if resume != Resume::Yield(Yield::Sleep) {
             return self.rarely(slot, resume);
         }
         let sleeps = wait::until(vcpu, &self.machine);
-        rest(&mut self.scheduler, vcpu, sleeps);
+        self.preempted = rest(&mut self.scheduler, vcpu, sleeps);
     }
 
     /// What seldom ends a stay. Not inlined: the registers that it needs
@@ -203,7 +207,7 @@ impl Processor {
             Resume::Yield(Yield::Retry) => wait::moment(vcpu, &self.machine),
             Resume::Yield(_) | Resume::Guest => vcpu.go_to_pause().then_some(None),
         };
-        rest(&mut self.scheduler, vcpu, sleeps);
+        self.preempted = rest(&mut self.scheduler, vcpu, sleeps);
     }
 
     /// Takes the loaded vCPU off, at `now`.
@@ -212,7 +216,7 @@ impl Processor {
         let Some(old) = old.and_then(|slot| at(&mut self.slots, slot)) else {
             return;
         };
-        if !old.shared().postbox.asleep() {
+        if self.preempted {
             // SAFETY: used for the vCPU's steal-time record, in its RAM.
             old.steal.preempted(now, &mut unsafe { Cached::new() });
         }
@@ -274,14 +278,14 @@ fn take_on(vcpu: &mut Vcpu, machine: &mut Machine, now: u64) {
 }
 
 /// The vCPU that has the CPU gives it back: it sleeps, until when, or can go
-/// on.
+/// on. Whether it can.
 #[inline(always)]
-fn rest(scheduler: &mut Scheduler, vcpu: &Vcpu, sleeps: Option<Option<u64>>) {
-    match sleeps {
-        Some(deadline) => {
-            vcpu.shared().stats.slept.set(cpu::ticks());
-            scheduler.sleep(deadline);
-        }
-        None => scheduler.ready(),
+fn rest(scheduler: &mut Scheduler, vcpu: &Vcpu, sleeps: Option<Option<u64>>) -> bool {
+    if let Some(deadline) = sleeps {
+        vcpu.shared().stats.slept.set(cpu::ticks());
+        scheduler.sleep(deadline);
+    } else {
+        scheduler.ready();
     }
+    sleeps.is_none()
 }
