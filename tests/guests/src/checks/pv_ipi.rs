@@ -137,21 +137,29 @@ fn other_lines() -> Outcome {
     Ok(())
 }
 
+static BEGUN: AtomicU64 = AtomicU64::new(0);
 static HEARD: AtomicU64 = AtomicU64::new(0);
 static OVER: AtomicU64 = AtomicU64::new(0);
 
 /// A vCPU with SWI0 off in ECFG doesn't wake for it, and finds it pending.
 fn deaf() -> Outcome {
-    HEARD.store(0, Ordering::SeqCst);
-    OVER.store(0, Ordering::SeqCst);
+    for counter in [&BEGUN, &HEARD, &OVER] {
+        counter.store(0, Ordering::SeqCst);
+    }
+    let others = smp::count() as u64 - 1;
     smp::begin(|_| {
         csrxchg!(ESTAT, 0, SWI0 | SWI1);
+        BEGUN.fetch_add(1, Ordering::SeqCst);
         while OVER.load(Ordering::SeqCst) == 0 {
             nap();
         }
         HEARD.fetch_add((csrrd!(ESTAT) & 3 == SWI0).into(), Ordering::SeqCst);
         csrxchg!(ESTAT, 0, SWI0);
     });
+    // What is sent before would be cleared.
+    while BEGUN.load(Ordering::SeqCst) != others {
+        nap();
+    }
     for _ in 0..10 {
         nap();
         (1..smp::count()).for_each(|index| {
@@ -160,7 +168,6 @@ fn deaf() -> Outcome {
     }
     OVER.store(1, Ordering::SeqCst);
     smp::finish();
-    let others = smp::count() as u64 - 1;
     equal(
         "vCPUs with SWI0 alone",
         HEARD.load(Ordering::SeqCst),
