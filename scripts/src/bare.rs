@@ -40,6 +40,9 @@ fn build_target(cx: &Context, package: &str, which: &[&str]) -> Result<PathBuf> 
         "--target",
         TARGET,
     ]);
+    if let Some(config) = same_everywhere() {
+        cargo.args(["--config", &config]);
+    }
     cargo
         .args(which)
         .arg("--message-format=json-render-diagnostics")
@@ -49,6 +52,24 @@ fn build_target(cx: &Context, package: &str, which: &[&str]) -> Result<PathBuf> 
     let printed =
         process::output(&mut cargo).with_context(|| format!("{package} could not be built"))?;
     executable(&printed).with_context(|| format!("{package} has no program for the bare machine"))
+}
+
+/// A setting by which the folder of cargo's downloads is called the same in whatever home
+/// it lies: what a panic prints has its name, and equal sources give equal programs.
+fn same_everywhere() -> Option<String> {
+    let home = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(std::env::home_dir()?.join(".cargo")))?;
+    let registry = home.join("registry/src");
+    let sources = std::fs::read_dir(registry).ok()?.flatten();
+    let flags: Vec<String> = sources
+        .filter_map(|source| {
+            let source = source.path().into_os_string().into_string().ok()?;
+            Some(format!("--remap-path-prefix={source}=crates"))
+        })
+        .collect();
+    let flags = serde_json::to_string(&flags).ok()?;
+    Some(format!("target.{TARGET}.rustflags={flags}"))
 }
 
 /// The file of the last executable that cargo's messages name.
