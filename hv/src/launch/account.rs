@@ -1,5 +1,6 @@
 //! How a VM has fared: its time, its exits by reason, its calls.
 
+use super::ticks_per_ms;
 use crate::arch::cpu;
 use crate::stats::{CALLED, Stats};
 use crate::vm::{VcpuShared, Vm};
@@ -57,5 +58,5 @@ fn add(text: &mut String, name: &str, count: u64) {
 }
 
 fn milliseconds(ticks: u64) -> u64 {
-    ticks / (cpu::ticks_per_second() / 1000).max(1)
+    ticks / ticks_per_ms()
 }

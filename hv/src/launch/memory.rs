@@ -4,15 +4,11 @@ use crate::config::VmConfig;
 use crate::mm::addr::{Hpa, PAGE_BYTES};
 use crate::mm::guest_mem::{GuestRam, RamRegion};
 use crate::mm::phys::Cached;
-use crate::mm::stage2::BLOCK_BYTES;
 use crate::start::FRAMES;
-use crate::vm::memory::RamFrames;
+use crate::vm::memory::{BLOCK_PAGES, RamFrames};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-
-/// Pages of a block, the most that is noted as one.
-const BLOCK_PAGES: u64 = BLOCK_BYTES / PAGE_BYTES;
 
 /// Frames that go back to the allocator when they are dropped.
 #[derive(Debug)]
@@ -33,7 +29,7 @@ impl Drop for Frames {
 }
 
 impl Frames {
-    /// Notes `pages` pages at `at`, a power of two.
+    /// Notes `pages` pages at `at`, a power of two, by blocks at most.
     fn note(&mut self, at: Hpa, pages: u64) {
         let step = pages.min(BLOCK_PAGES);
         let parts = (0..pages / step).map(|part| part * step * PAGE_BYTES);

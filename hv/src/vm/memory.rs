@@ -124,8 +124,8 @@ pub enum Progress {
     Wait,
 }
 
-/// Pages of a block.
-const BLOCK_PAGES: u64 = BLOCK_BYTES / PAGE_BYTES;
+/// Pages of a block, the most that goes back to the machine at a time.
+pub const BLOCK_PAGES: u64 = BLOCK_BYTES / PAGE_BYTES;
 
 /// 32 MiB of RAM that one block of the machine's is behind, or was.
 #[derive(Clone, Copy, Debug)]
