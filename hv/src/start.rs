@@ -106,14 +106,17 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
     }
     memory::set_up(&machine, &tables);
     seed::set_up(&[&machine.seed, &tables.seed], cpu::ticks());
-    if wake_cpus(&machine) {
+    let missing = wake_cpus(&machine);
+    if missing.is_empty() {
         memory::add_left(&machine, &tables);
     }
     crash_if_asked(&command_line);
     let gid_bits = lvz::probe().unwrap_or_else(|missing| refuse(missing));
-    let mailboxes: Vec<Mailbox> = machine_cpus()
-        .iter()
-        .map(|cpu| Mailbox::new(cpu.id))
+    // What hasn't started runs no vCPU.
+    let ids = machine_cpus().iter().map(|cpu| cpu.id);
+    let mailboxes: Vec<Mailbox> = ids
+        .filter(|id| !missing.contains(id))
+        .map(Mailbox::new)
         .collect();
     let mailboxes: &'static [Mailbox] = MAILBOXES.call_once(|| mailboxes);
     for mailbox in mailboxes.iter().filter(|mailbox| mailbox.id() != cpu::id()) {
@@ -221,7 +224,10 @@ pub extern "C" fn secondary_cpu(index: u64) -> ! {
         if ipi::take() & ipi::Vector::Halt.bit() != 0 {
             trap::halt();
         }
-        if let (Some(mailboxes), Ok(gid_bits)) = (MAILBOXES.get(), lvz::probe()) {
+        if let Some(mailboxes) = MAILBOXES.get() {
+            // The first CPU has found nothing missing of its own.
+            let gid_bits = lvz::probe()
+                .unwrap_or_else(|missing| refuse(format_args!("CPU {}: {missing}", cpu::id())));
             work(mailboxes, gid_bits);
         }
     }
@@ -235,9 +241,9 @@ fn read_command_line(at: u64) -> String {
     String::from_utf8_lossy(text.to_bytes()).into_owned()
 }
 
-/// Starts every CPU of the machine but this one; false where some are
-/// missing.
-fn wake_cpus(machine: &Machine) -> bool {
+/// Starts every CPU of the machine but this one; the ids of those that
+/// don't start.
+fn wake_cpus(machine: &Machine) -> Vec<u32> {
     ipi::set_up();
     CPUS.call_once(|| machine.cpus.clone());
     let ids = machine.cpus.iter().map(|cpu| cpu.id);
@@ -246,7 +252,7 @@ fn wake_cpus(machine: &Machine) -> bool {
         log::error!("CPU {id} doesn't start");
     }
     log::info!("{} CPUs", machine.cpus.len() - missing.len());
-    missing.is_empty()
+    missing
 }
 
 /// `crash=` on the command line shows what a fault of the hypervisor looks

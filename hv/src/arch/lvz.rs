@@ -4,46 +4,16 @@
 //! arch/loongarch/kvm/main.c.
 
 use super::{cpu, tlb};
-use crate::isa::csr::{GCFG, GSTAT, GTLBC, PWCH, PWCL, STLBPS};
+use crate::isa::csr::{GCFG, GTLBC, PWCH, PWCL, STLBPS};
 use crate::isa::{csr_exchange, csr_read, csr_write};
 use crate::mm::addr::PAGE_SHIFT;
 use crate::mm::stage2::{BLOCK_SHIFT, ROOT_SHIFT, TABLE_BITS};
-use tock_registers::LocalRegisterCopy;
+use crate::platform::capability::{GuestSide, Missing, identifier_bits};
 
-/// CPUCFG word 2: LVZ.
-const CPUCFG2_LVZ: u32 = 1 << 10;
-/// GCFG.GCIP: value 2 of GCI is offered.
-const GCI_DANGEROUS_OFFERED: u64 = 1 << 2;
 /// GCFG.GCI: only the dangerous cache operations exit.
 const GCI_DANGEROUS: u64 = 2;
-/// GCFG.MATP: value 1 of MATC is offered.
-const MATC_HOST_OFFERED: u64 = 1 << 1;
 /// GCFG.MATC: the host's memory type counts.
 const MATC_HOST: u64 = 1;
-
-/// What a machine lacks for running guests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// The CPU has no LVZ.
-    Lvz,
-    /// There are no guest identifiers (GSTAT.GIDBIT is 0).
-    Identifiers,
-    /// Cache operations of guests can't be confined (GCFG.GCIP).
-    CacheControl,
-    /// Guests can't be kept from choosing memory types (GCFG.MATP).
-    MemoryType,
-}
-
-impl core::fmt::Display for Missing {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Lvz => "this CPU has no LVZ (CPUCFG word 2, bit 10)",
-            Self::Identifiers => "LVZ without guest identifiers (GSTAT.GIDBIT is 0)",
-            Self::CacheControl => "LVZ without control of cache operations (GCFG.GCIP, value 2)",
-            Self::MemoryType => "LVZ without control of memory types (GCFG.MATP, value 1)",
-        })
-    }
-}
 
 /// Looks whether this CPU can run guests; returns the width of a guest
 /// identifier in bits.
@@ -51,21 +21,10 @@ impl core::fmt::Display for Missing {
 /// # Errors
 /// The first thing that it lacks.
 pub fn probe() -> Result<u32, Missing> {
-    if cpu::cpucfg(2) & CPUCFG2_LVZ == 0 {
-        return Err(Missing::Lvz);
-    }
-    let gcfg = LocalRegisterCopy::<u64, GCFG::Register>::new(csr_read!(GCFG));
-    if gcfg.read(GCFG::GCIP) & GCI_DANGEROUS_OFFERED == 0 {
-        return Err(Missing::CacheControl);
-    }
-    if gcfg.read(GCFG::MATP) & MATC_HOST_OFFERED == 0 {
-        return Err(Missing::MemoryType);
-    }
-    let gstat = LocalRegisterCopy::<u64, GSTAT::Register>::new(csr_read!(GSTAT));
-    match gstat.read(GSTAT::GIDBIT) as u32 {
-        0 => Err(Missing::Identifiers),
-        bits => Ok(bits),
-    }
+    identifier_bits(cpu::cpucfg, || GuestSide {
+        gcfg: csr_read!(GCFG),
+        gstat: csr_read!(GSTAT),
+    })
 }
 
 /// Sets this CPU up for guests whose second-stage root has `root_bits` index

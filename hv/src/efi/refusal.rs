@@ -1,7 +1,7 @@
 //! Why firmware keeps the machine.
 
-use crate::arch::lvz::Missing;
 use crate::bundle::BundleError;
+use crate::platform::capability::Missing;
 use alloc::string::String;
 use core::fmt;
 use uefi_raw::Status;

@@ -2,6 +2,7 @@
 
 pub mod acpi;
 pub mod board;
+pub mod capability;
 pub mod efi;
 #[cfg(target_arch = "loongarch64")]
 pub mod eiointc;
