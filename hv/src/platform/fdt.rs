@@ -3,6 +3,8 @@
 //! Source: Devicetree Specification 0.4; the nodes of QEMU's `virt` machine
 //! (hw/loongarch/virt-fdt-build.c) and of Linux's LoongArch boards.
 
+mod sound;
+
 use super::machine::{Console, Cpu, Machine, PchPicRoute, PowerOff};
 use crate::dev::irq_line::{EiointcVector, PchPicInput};
 use crate::mm::addr::Hpa;
@@ -44,10 +46,11 @@ pub fn length(header: &[u8]) -> Option<usize> {
     (bytes <= MAX_BYTES).then_some(bytes)
 }
 
-/// Reads the tree in `blob`; `None` where that isn't one.
+/// Reads the tree in `blob`; `None` where that isn't one, or damaged.
 #[must_use]
 pub fn read(blob: &[u8]) -> Option<Machine> {
-    let tree = Fdt::new(blob).ok()?;
+    let sound = sound::tree(blob)?;
+    let tree = Fdt::new(&sound).ok()?;
     let uart = uart(&tree);
     Some(Machine {
         ram: ranges(tree.find_all_nodes("/memory")),
