@@ -96,7 +96,8 @@ impl Processor {
                 gids,
                 timer: None,
                 poll: start::console_poll(mailbox.id),
-                console: false,
+                // What has come in before now raises no interrupt any more.
+                console: start::serves_console(mailbox.id),
                 alone: false,
             },
             loaded: None,

@@ -29,11 +29,11 @@ static CPUS: Once<Vec<Cpu>> = Once::new();
 
 static CONSOLE_VECTOR: Once<EiointcVector> = Once::new();
 
-/// The CPU that looks at the console, where that has no interrupt.
-static CONSOLE_POLLER: Once<u32> = Once::new();
+/// The CPU that serves the console.
+static CONSOLE_CPU: Once<u32> = Once::new();
 
-/// How often it does: a FIFO of 16 bytes fills in 1.4 ms at 115200 baud, but
-/// nobody types as fast.
+/// How often it looks, where no interrupt comes: a FIFO of 16 bytes fills in
+/// 1.4 ms at 115200 baud, but nobody types as fast.
 const POLLS_PER_SECOND: u64 = 100;
 
 static MAILBOXES: Once<Vec<Mailbox>> = Once::new();
@@ -90,7 +90,9 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
     let Some(machine) = Machine::read(&memory, &tables) else {
         refuse("no device tree and no ACPI tables in the EFI system table")
     };
-    if let Console::At(at) = machine.console {
+    if let Console::At(at) = machine.console
+        && at != DEFAULT_UART
+    {
         console::set_up(uart(at), log::max_level());
     }
     if let Some(at) = machine.rtc {
@@ -155,6 +157,7 @@ fn set_up_input(machine: &Machine, command_line: &str) {
     let polled = command_line
         .split_ascii_whitespace()
         .any(|word| word == "console=poll");
+    CONSOLE_CPU.call_once(cpu::id);
     match machine.console_interrupt.filter(|_| !polled) {
         Some(route) => {
             eiointc::enable(route.vector, cpu::id());
@@ -164,18 +167,23 @@ fn set_up_input(machine: &Machine, command_line: &str) {
         }
         None => {
             log::info!("the console is polled");
-            CONSOLE_POLLER.call_once(cpu::id);
             console::use_polling();
         }
     }
 }
 
+/// Whether the console is the CPU `id`'s to serve.
+pub fn serves_console(id: u32) -> bool {
+    CONSOLE_CPU.get() == Some(&id)
+}
+
 /// Ticks between two looks of the CPU `id` at the console; 0 where that isn't
 /// its to do.
 pub fn console_poll(id: u32) -> u64 {
-    match CONSOLE_POLLER.get() {
-        Some(&poller) if poller == id => cpu::ticks_per_second() / POLLS_PER_SECOND,
-        _ => 0,
+    if serves_console(id) && CONSOLE_VECTOR.get().is_none() {
+        cpu::ticks_per_second() / POLLS_PER_SECOND
+    } else {
+        0
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Uart {
     room: u8,
     /// The interrupts that are enabled.
     enabled: u8,
+    /// A byte that had come in before the FIFOs were on.
+    early: Option<u8>,
 }
 
 /// Bytes of the transmitter's FIFO.
@@ -40,6 +42,7 @@ impl Uart {
             capacity: 1,
             room: 0,
             enabled: 0,
+            early: None,
         }
     }
 
@@ -53,13 +56,20 @@ impl Uart {
         unsafe { self.base.add(register as usize).write_volatile(value) }
     }
 
-    /// Turns the FIFOs on. That empties them: the earlier, the less is lost
-    /// of what the user has typed.
+    /// Turns the FIFOs on, if they aren't. That empties the receiver, which has
+    /// room for one byte until then: it is kept.
     pub fn set_up(&mut self) {
-        self.write(FIFO_CONTROL, FIFO_ENABLE);
-        if self.read(INTERRUPT_IDENTITY) & FIFOS_ON == FIFOS_ON {
+        if !self.has_fifos() {
+            self.early = self.receive();
+            self.write(FIFO_CONTROL, FIFO_ENABLE);
+        }
+        if self.has_fifos() {
             self.capacity = FIFO_BYTES;
         }
+    }
+
+    fn has_fifos(&self) -> bool {
+        self.read(INTERRUPT_IDENTITY) & FIFOS_ON == FIFOS_ON
     }
 
     /// Lets a byte that comes in raise the interrupt.
@@ -81,9 +91,10 @@ impl Uart {
         }
     }
 
-    /// Whether it interrupts. Of an empty transmitter it tells once.
+    /// Whether it interrupts, or would for a byte kept from before. Of an empty
+    /// transmitter it tells once.
     pub fn interrupts(&mut self) -> bool {
-        self.read(INTERRUPT_IDENTITY) & NO_INTERRUPT == 0
+        self.early.is_some() || self.read(INTERRUPT_IDENTITY) & NO_INTERRUPT == 0
     }
 
     /// Sends one byte if there is room for it; else false.
@@ -101,6 +112,10 @@ impl Uart {
 
     /// The next byte that has come in, if one has.
     pub fn receive(&mut self) -> Option<u8> {
-        (self.read(LINE_STATUS) & DATA_READY != 0).then(|| self.read(DATA))
+        let received = |uart: &Self| {
+            let ready = uart.read(LINE_STATUS) & DATA_READY != 0;
+            ready.then(|| uart.read(DATA))
+        };
+        self.early.take().or_else(|| received(self))
     }
 }

@@ -8,6 +8,7 @@
 mod application;
 mod cycles;
 mod guests;
+mod keys;
 mod moves;
 mod nodes;
 mod refusals;
@@ -29,11 +30,12 @@ pub struct Hv;
 type Step = fn(&Hypervisor, &Options, &mut Tally) -> Result<()>;
 
 /// The steps, by the names that `--only` knows.
-const STEPS: [(&str, Step); 8] = [
+const STEPS: [(&str, Step); 9] = [
     ("image", image),
     ("exits", exits),
     ("refusals", refusals::run),
     ("nodes", nodes::run),
+    ("keys", keys::run),
     ("cycles", cycles::run),
     ("moves", moves::run),
     ("guests", guests::run),
