@@ -11,9 +11,7 @@ use guest_pv::abi::vendor::ExitReason;
 
 /// It, in lines.
 pub fn of(vm: &Vm) -> Vec<String> {
-    let now = cpu::ticks();
-    // Its counter began when it was made.
-    let age = now.wrapping_add(vm.clock.offset);
+    let (now, age) = (cpu::ticks(), age(vm));
     let sum = |count: &dyn Fn(&Stats) -> u64| -> u64 {
         let each = vm.vcpus().iter().map(|vcpu| count(&vcpu.stats));
         each.fold(0, u64::wrapping_add)
@@ -49,6 +47,16 @@ pub fn of(vm: &Vm) -> Vec<String> {
         format!("VM {name}, exits:{exits}"),
         format!("VM {name}, calls:{calls}"),
     ])
+}
+
+/// How long ago it was made, in milliseconds.
+pub fn age_ms(vm: &Vm) -> u64 {
+    milliseconds(age(vm))
+}
+
+/// How long ago it was made, in ticks: its counter began then.
+fn age(vm: &Vm) -> u64 {
+    cpu::ticks().wrapping_add(vm.clock.offset)
 }
 
 fn add(text: &mut String, name: &str, count: u64) {

@@ -237,6 +237,10 @@ fn all_exits(stats: &Stats) -> u64 {
 fn vcpus(guest: &Guest) {
     let name = &guest.config.name;
     let shown = guest.with_vm(|vm| {
+        print(format_args!(
+            "{name} was made {} ms ago",
+            account::age_ms(vm)
+        ));
         for vcpu in vm.vcpus() {
             vcpu_line(name, vcpu);
         }

@@ -6,6 +6,7 @@
 mod boot;
 mod cycles;
 mod flood;
+mod idle;
 mod load;
 mod one;
 mod refusals;

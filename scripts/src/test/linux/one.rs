@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use super::idle;
 use super::session::Session;
 use crate::context::Context;
 use crate::guest::images::{Image, kernel_hz};
@@ -14,7 +15,7 @@ use crate::qemu::Timing;
 use crate::test::{Options, Tally};
 use crate::vm::{Files, LinuxVm};
 
-const VCPUS: u32 = 16;
+pub(super) const VCPUS: u32 = 16;
 
 /// What Linux warns of on every machine that is described by a device tree alone, and
 /// what it says of LoongArch as such.
@@ -28,9 +29,6 @@ const EXPECTED: [&str; 5] = [
 
 /// The least IPIs while CPUs go off and on.
 const LEAST_WAKES: u64 = 1000;
-
-/// How long vCPUs are left alone, in seconds of the guest.
-const QUIET_SECONDS: u32 = 10;
 
 /// Runs the checks.
 ///
@@ -50,7 +48,7 @@ pub fn run(
     let machine = files.machine(cx, hypervisor, &vms, VCPUS, timing, "")?;
     let mut session = Session::start(&machine)?;
     let hz = f64::from(kernel_hz(cx)?);
-    let checks: [Check<'_>; 12] = [
+    let checks: [Check<'_>; 13] = [
         ("login, with keys pressed before", &login),
         ("CPUs", &cpus),
         ("kernel log", &log),
@@ -59,7 +57,8 @@ pub fn run(
         ("ttyS0 by interrupt", &serial),
         ("4 KiB pasted", &paste),
         ("CPU off and on, under IPIs", &hotplug),
-        ("idle vCPUs", &idle),
+        ("idle vCPUs", &idle::kept),
+        ("idle vCPUs, with nothing to do", &idle::at_rest),
         ("no spurious interrupt", &spurious),
         ("monitor", &monitor),
         ("reboot and power-off", &end),
@@ -131,7 +130,7 @@ fn timer(session: &mut Session, hz: f64) -> Result<()> {
 }
 
 /// The interrupts so far.
-fn interrupts(session: &mut Session) -> Result<Report> {
+pub(super) fn interrupts(session: &mut Session) -> Result<Report> {
     Ok(Report::read(&session.run("snapshot now")?.text))
 }
 
@@ -208,43 +207,6 @@ fn off_and_on(session: &mut Session) -> Result<()> {
         ensure!(on == "0-15", "{on} online with CPU 5 on");
         let ran = session.line("taskset -c 5 cat /proc/self/stat | cut -d' ' -f39")?;
         ensure!(ran == "5", "what is bound to CPU 5 ran on {ran}");
-    }
-    Ok(())
-}
-
-/// A vCPU with nothing to do leaves the guest no more often than something wakes it.
-fn idle(session: &mut Session) -> Result<()> {
-    let exits = |session: &mut Session| {
-        let text = session.monitor("vcpus", 0)?;
-        let count = |line: &str| {
-            let (_, rest) = line.split_once(": ")?;
-            rest.split_once(" exits")
-                .and_then(|(count, _)| count.parse().ok())
-        };
-        let counts: Vec<u64> = text.lines().filter_map(count).collect();
-        ensure!(counts.len() == VCPUS as usize, "the monitor says: {text}");
-        anyhow::Ok(counts)
-    };
-    let woken = |report: &Report| {
-        let now = report.snapshot("now").context("no snapshot")?;
-        let of = |name| now.counts(name).map(<[u64]>::to_vec).context("no counts");
-        let pairs = of("timer")?.into_iter().zip(of("SWI0-IPI")?);
-        anyhow::Ok(pairs.map(|(timer, ipi)| timer + ipi).collect::<Vec<u64>>())
-    };
-    // The shell, which answers at the console, stays on CPU 0, and so do its children.
-    session.line("taskset -p 1 $$ > /dev/null")?;
-    let (before, first) = (woken(&interrupts(session)?)?, exits(session)?);
-    session.run(&format!("sleep {QUIET_SECONDS}"))?;
-    let (last, after) = (exits(session)?, woken(&interrupts(session)?)?);
-    session.line("taskset -p ffff $$ > /dev/null")?;
-    for cpu in 1..VCPUS as usize {
-        let count = |list: &[u64]| list.get(cpu).copied().unwrap_or(0);
-        let left = count(&last) - count(&first);
-        let wakes = count(&after) - count(&before);
-        // What wakes it is Linux's own; each time it leaves once to sleep again, and
-        // now and then to wake something elsewhere.
-        let most = wakes + wakes / 4 + u64::from(QUIET_SECONDS);
-        ensure!(left <= most, "CPU {cpu}: {left} exits, woken {wakes} times");
     }
     Ok(())
 }
