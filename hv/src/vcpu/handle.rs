@@ -47,7 +47,7 @@ pub trait Hardware: Notifier {
 }
 
 /// Handles an exit. The frequent kinds have a path of their own; what it
-/// does is what [`handle_any`] does.
+/// does is what `handle_any` does.
 #[inline(always)]
 pub fn handle(vcpu: &mut Vcpu, info: ExitInfo, hardware: &mut impl Hardware) -> Resume {
     const GSPR: u64 = Ecode::Gspr.number();

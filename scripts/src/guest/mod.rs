@@ -1,7 +1,7 @@
 //! Linux as a guest: a kernel and programs that no one here wrote, and how to run them.
 //!
-//! Debian's packages for LoongArch become a kernel and initramfs images; a [`Machine`]
-//! boots one of them and runs a [`Job`] in it, a shell script, and gives back all that
+//! Debian's packages for LoongArch become a kernel and initramfs images; a [`machine::Machine`]
+//! boots one of them and runs a [`job::Job`] in it, a shell script, and gives back all that
 //! was printed.
 
 mod cpio;

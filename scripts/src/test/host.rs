@@ -49,16 +49,18 @@ impl Part for Host {
             cargo.args(words.split(' ')).current_dir(cx.repo(""));
             cargo
         };
-        let lint = |what: &str| cargo(&format!("clippy --workspace {what} -- -D warnings"));
-        let bare = format!("--exclude xtask --target {TARGET}");
+        let lint = |what: &str| cargo(&format!("clippy {what} -- -D warnings"));
+        let bare = format!("--workspace --exclude xtask --target {TARGET}");
         check(&log, tally, "formatting", cargo("fmt --all --check"));
-        check(&log, tally, "lints for the host", lint("--all-targets"));
+        let host = lint("--workspace --all-targets");
+        check(&log, tally, "lints for the host", host);
         check(&log, tally, "lints for the bare machine", lint(&bare));
-        let mut docs = cargo(&format!(
-            "doc --no-deps --package guest-pv --target {TARGET}"
-        ));
-        docs.env("RUSTDOCFLAGS", "-D warnings");
-        check(&log, tally, "documentation of guest-pv", docs);
+        for (whose, what) in [("bare machine", bare.as_str()), ("host", "--package xtask")] {
+            let private = "--no-deps --document-private-items";
+            let mut docs = cargo(&format!("doc {private} {what}"));
+            docs.env("RUSTDOCFLAGS", "-D warnings");
+            check(&log, tally, &format!("documentation for the {whose}"), docs);
+        }
         let metadata = process::output(&mut cargo("metadata --no-deps --format-version 1"))?;
         for name in crates(&metadata)? {
             let test = format!("test --package {name} --profile {}", profile(&name));

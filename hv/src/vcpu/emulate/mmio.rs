@@ -12,7 +12,7 @@ use crate::vcpu::exit::AccessKind;
 /// An access, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// A load; [`Access::complete`] gives the register its value.
+    /// A load; [`complete`] gives the register its value.
     Load {
         /// How many bytes.
         width: Width,

@@ -133,7 +133,7 @@ fn changed_value(cpu: &mut Cpu) -> Outcome {
     Ok(())
 }
 
-/// A fresh GID with a changed mapping: with WCLLB, as [K] writes it then, SC
+/// A fresh GID with a changed mapping: with WCLLB, as KVM writes it then, SC
 /// fails, though the new page holds the same value.
 fn new_gid(cpu: &mut Cpu) -> Outcome {
     const GPA: u64 = 0x1_0000_0000;

@@ -77,7 +77,7 @@ fn same_gid(cpu: &mut Cpu) -> Outcome {
 }
 
 /// A timer that fires in another thread of the emulator while this CPU
-/// exchanges ESTAT bits: with the check that [K] makes nothing is lost.
+/// exchanges ESTAT bits: with the check that KVM makes nothing is lost.
 fn injected_timer_race(_: &mut Cpu) -> Outcome {
     for round in 0..200 {
         gcsrwr!(TCFG, 0);

@@ -444,7 +444,7 @@ fn two_timers(cpu: &mut Cpu) -> Outcome {
 }
 
 /// Injecting SWI0 by exchange while the timer is about to fire loses no timer
-/// interrupt, with the check that [K] makes.
+/// interrupt, with the check that KVM makes.
 fn estat_exchange(cpu: &mut Cpu) -> Outcome {
     for round in 0..100 {
         GUEST.reset();

@@ -1,7 +1,7 @@
 //! Taking a guest's timer out and putting it back: no interrupt is lost, none
 //! invented.
 //!
-//! The order is that of [K]. Short times are given to TVAL while TCFG holds a
+//! The order is that of KVM. Short times are given to TVAL while TCFG holds a
 //! long one: a busy machine may take any time between two instructions, and a
 //! short period would really end then.
 
@@ -38,7 +38,7 @@ fn save() -> Saved {
     }
 }
 
-/// Puts it back, in the order of [K]: TCFG = 0, ESTAT, TCFG, TVAL.
+/// Puts it back, in the order of KVM: TCFG = 0, ESTAT, TCFG, TVAL.
 fn restore(saved: &Saved) {
     gcsrwr!(TCFG, 0);
     gcsrwr!(ESTAT, saved.status);

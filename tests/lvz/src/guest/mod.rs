@@ -433,7 +433,7 @@ pub fn log() -> refill::Log {
     unsafe { LOGS[smp::this_cpu()].0.get().read_volatile() }
 }
 
-/// What each CPU sets up once, as [K] does: all LVZ controls off, no entry in
+/// What each CPU sets up once, as KVM does: all LVZ controls off, no entry in
 /// the TLB, then USETGID.
 pub fn set_up_this_cpu() {
     let empty = phys_of(&raw const EMPTY);

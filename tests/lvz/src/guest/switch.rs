@@ -1,7 +1,7 @@
 //! The world switch: out into the guest (or another mode of the host) and
 //! back with the exception that ended it.
 //!
-//! The order of the steps is that of [K], Linux KVM's
+//! The order of the steps is that of Linux KVM's
 //! arch/loongarch/kvm/switch.S: vectors, return address, second-stage root,
 //! TGID, PRMD, PVM, registers, `ertn`; back again: registers, exception
 //! state, then vectors, PGDL, PVM and TGID before anything that can fault.
