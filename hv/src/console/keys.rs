@@ -3,7 +3,7 @@
 //! Ctrl-A is the escape: the key after it is for the hypervisor. While the
 //! monitor is shown, keys make up a line there.
 
-use super::screen::Focus;
+use super::screen::{Focus, TYPED_BYTES};
 
 /// The escape key: Ctrl-A.
 const ESCAPE: u8 = 1;
@@ -11,8 +11,6 @@ const ESCAPE: u8 = 1;
 const END: u8 = 4;
 /// Backspace, as terminals send it.
 const ERASE: [u8; 2] = [8, 127];
-/// Longest line of the monitor, in bytes.
-const LINE_BYTES: usize = 128;
 
 /// What the keys after the escape do, for the help.
 pub const HELP: [&str; 7] = [
@@ -58,7 +56,7 @@ pub enum Act<'a> {
 #[derive(Debug)]
 pub struct Keys {
     escaped: bool,
-    line: [u8; LINE_BYTES],
+    line: [u8; TYPED_BYTES],
     used: usize,
 }
 
@@ -74,7 +72,7 @@ impl Keys {
     pub const fn new() -> Self {
         Self {
             escaped: false,
-            line: [0; LINE_BYTES],
+            line: [0; TYPED_BYTES],
             used: 0,
         }
     }
@@ -183,11 +181,11 @@ mod tests {
     #[test]
     fn a_line_has_an_end() {
         let mut keys = Keys::new();
-        for _ in 0..LINE_BYTES {
+        for _ in 0..TYPED_BYTES {
             assert_eq!(keys.press(b'a', Focus::Monitor), Act::Echo(b'a'));
         }
         assert_eq!(keys.press(b'a', Focus::Monitor), Act::Nothing);
-        let line = "a".repeat(LINE_BYTES);
+        let line = "a".repeat(TYPED_BYTES);
         assert_eq!(keys.press(b'\n', Focus::Monitor), Act::Line(&line));
     }
 }

@@ -97,7 +97,10 @@ pub fn interrupts() -> bool {
 
 /// Waits until everything has gone out: the machine is going down.
 pub fn finish() {
-    with_screen(|screen| screen.set_interrupts(false));
+    with_screen(|screen| {
+        screen.asked();
+        screen.set_interrupts(false);
+    });
 }
 
 /// The next byte that has come in, if one has.

@@ -16,9 +16,14 @@
 //! fresh line, so no guest can pretend to be it while lines are shown. While
 //! a VM is shown as it comes, its bytes are its own, escape sequences
 //! included.
+//!
+//! In the monitor the user types below what is printed: a line that comes in
+//! meanwhile takes the place of the one being typed, which is shown anew
+//! below it. Spaces wipe it out, since not every terminal knows more.
 
 use super::held::{Held, LINE_BYTES};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
 /// Takes bytes, one at a time.
@@ -34,6 +39,10 @@ pub trait Output {
 /// have to wait.
 const QUEUE_BYTES: usize = 4096;
 const VM_BYTES: usize = QUEUE_BYTES / 2;
+
+/// Longest line that can be typed, in bytes, and what may stand before it.
+pub const TYPED_BYTES: usize = 128;
+const PROMPT_BYTES: usize = 32;
 
 /// What the screen shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +66,9 @@ pub struct Screen<O> {
     interrupts: bool,
     /// A VM's output has been left for later.
     waiting: bool,
+    /// What the user types in the monitor, and what stands before it; empty
+    /// while nothing is asked for.
+    row: Vec<u8>,
 }
 
 impl<O: Output> Screen<O> {
@@ -70,6 +82,7 @@ impl<O: Output> Screen<O> {
             queue: VecDeque::with_capacity(QUEUE_BYTES),
             interrupts: false,
             waiting: false,
+            row: Vec::with_capacity(PROMPT_BYTES + TYPED_BYTES),
         }
     }
 
@@ -194,10 +207,65 @@ impl<O: Output> Screen<O> {
 
     /// Prints one line, on a line of its own.
     pub fn line(&mut self, text: fmt::Arguments<'_>) {
+        let typing = self.focus == Focus::Monitor && !self.row.is_empty();
+        if typing {
+            self.wipe_row();
+        }
         self.begin();
         // Writing to the screen never fails.
         let _ = self.write_fmt(text);
         self.end();
+        if typing {
+            self.show_row();
+        }
+    }
+
+    /// Asks the user for a line, with `prompt` before it; where it has been
+    /// asked for already, shows it anew.
+    pub fn ask(&mut self, prompt: &str) {
+        if self.row.is_empty() {
+            self.line(format_args!(""));
+            self.row.extend(prompt.bytes().take(PROMPT_BYTES));
+        }
+        self.begin();
+        self.show_row();
+    }
+
+    /// The user has typed `byte` there.
+    pub fn typed(&mut self, byte: u8) {
+        if self.row.len() < self.row.capacity() {
+            self.row.push(byte);
+            self.raw(byte);
+        }
+    }
+
+    /// The user has taken the last byte back.
+    pub fn erased(&mut self) {
+        if self.row.pop().is_some() {
+            b"\x08 \x08".iter().for_each(|&byte| self.raw(byte));
+        }
+    }
+
+    /// The line is complete, or nobody waits for it any more.
+    pub fn asked(&mut self) {
+        if !self.row.is_empty() {
+            self.row.clear();
+            self.begin();
+        }
+    }
+
+    fn wipe_row(&mut self) {
+        self.raw(b'\r');
+        (0..self.row.len()).for_each(|_| self.raw(b' '));
+        self.raw(b'\r');
+        self.fresh = true;
+    }
+
+    fn show_row(&mut self) {
+        for index in 0..self.row.len() {
+            let byte = self.row.get(index).copied();
+            byte.into_iter().for_each(|byte| self.raw(byte));
+        }
     }
 
     /// Prints a byte as it is. If the queue is full, this waits.

@@ -80,10 +80,14 @@ fn act(act: Act<'_>, notifier: &impl Notifier) {
         Act::Lines | Act::Leave => lines(),
         Act::Monitor => monitor(),
         Act::Off => off(),
-        Act::Echo(byte) => echo(&[byte]),
-        Act::Erase => echo(b"\x08 \x08"),
+        Act::Echo(byte) => {
+            with_screen(|screen| screen.typed(byte));
+        }
+        Act::Erase => {
+            with_screen(Screen::erased);
+        }
         Act::Line(line) => {
-            echo(b"\r\n");
+            with_screen(Screen::asked);
             match Command::parse(line) {
                 Ok(command) => run(command, notifier),
                 Err(why) => print(format_args!("{why}")),
@@ -113,6 +117,7 @@ fn give(byte: u8, notifier: &impl Notifier) {
 fn show(number: usize) {
     if let Some(guest) = guests().get(number) {
         SELECTED.store(number, Ordering::Relaxed);
+        with_screen(|screen| screen.show(Focus::Vm(number)));
         print(format_args!("[{}: Ctrl-A h helps]", guest.config.name));
         guest.port.show();
     }
@@ -140,14 +145,9 @@ fn off() -> ! {
     power::off()
 }
 
-fn echo(bytes: &[u8]) {
-    with_screen(|screen| bytes.iter().for_each(|&byte| screen.raw(byte)));
-}
-
 fn prompt() {
     if console::focus() == Focus::Monitor {
-        print(format_args!(""));
-        echo(PROMPT.as_bytes());
+        with_screen(|screen| screen.ask(PROMPT));
     }
 }
 

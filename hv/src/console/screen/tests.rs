@@ -169,3 +169,41 @@ fn before_interrupts_are_taken_output_is_waited_for() {
     assert!(screen.queue.is_empty() && !screen.out().told);
     assert_eq!(shown(&mut screen), "a| x\r\n");
 }
+
+#[test]
+fn what_the_user_types_stays_below_what_is_printed() {
+    let (mut screen, _, _) = screen();
+    screen.show(Focus::Monitor);
+    screen.ask("> ");
+    b"lisx".iter().for_each(|&byte| screen.typed(byte));
+    screen.erased();
+    assert_eq!(shown(&mut screen), "\r\n> lisx\x08 \x08");
+    screen.line(format_args!("[hv] x"));
+    assert_eq!(shown(&mut screen), "\r     \r[hv] x\r\n> lis");
+    screen.typed(b't');
+    screen.asked();
+    screen.line(format_args!("answer"));
+    assert_eq!(shown(&mut screen), "t\r\nanswer\r\n");
+    screen.line(format_args!("[hv] y"));
+    assert_eq!(shown(&mut screen), "[hv] y\r\n");
+}
+
+#[test]
+fn a_line_that_was_left_half_typed_is_there_again() {
+    let (mut screen, mut a, _) = screen();
+    screen.show(Focus::Monitor);
+    screen.ask("> ");
+    screen.typed(b'l');
+    shown(&mut screen);
+    screen.line(format_args!("[a]"));
+    assert_eq!(shown(&mut screen), "\r   \r[a]\r\n> l");
+    screen.show_vm(&mut a);
+    screen.line(format_args!("[hv] x"));
+    assert_eq!(shown(&mut screen), "\r\n[hv] x\r\n");
+    screen.show(Focus::Monitor);
+    screen.ask("> ");
+    assert_eq!(shown(&mut screen), "> l");
+    // Nobody types more than there is room for.
+    (0..2 * TYPED_BYTES).for_each(|_| screen.typed(b'x'));
+    assert_eq!(screen.row.len(), screen.row.capacity());
+}

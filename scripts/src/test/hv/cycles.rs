@@ -55,7 +55,8 @@ impl Monitor {
     /// What a command prints.
     fn run(&mut self, command: &str) -> Result<String> {
         self.0.type_text(&format!("{command}\r"))?;
-        self.0.console.wait_for("\n", LIMIT)?;
+        // The prompt is shown again whenever the hypervisor says something.
+        self.0.console.wait_for(&format!("{command}\r\n"), LIMIT)?;
         self.0.console.wait_for(PROMPT, LIMIT)
     }
 

@@ -123,7 +123,7 @@ impl Session {
         self.keys(&format!("{ESCAPE}m"))?;
         self.wait_for(MONITOR)?;
         self.keys(&format!("{command}\r"))?;
-        self.wait_for("\n")?;
+        self.wait_for(&format!("{command}\r\n"))?;
         let text = self.wait_for(MONITOR)?;
         self.show(vm)?;
         Ok(text.replace('\r', ""))
