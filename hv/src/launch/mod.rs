@@ -229,7 +229,10 @@ impl Guest {
             StopReason::Stopped => State::Held,
             _ => State::Ended,
         };
-        account.iter().for_each(|line| log::info!("{line}"));
+        // Memory, too, is as it was before that is said.
+        for line in account {
+            log::info!("{line}");
+        }
         log::info!("VM {} has stopped: {reason}", self.config.name);
         if again {
             self.start(self.wait(reason));
