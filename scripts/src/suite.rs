@@ -55,11 +55,11 @@ impl Suite {
     }
 }
 
-/// Runs `machine` until it ends by itself, at most for `limit`; returns all that it has
-/// printed.
+/// Runs `machine` until it ends by itself, as long as it prints something at least every
+/// `limit`; returns all that it has printed.
 ///
 /// # Errors
-/// It can't be started, takes too long, or QEMU ends with an error: with the end of
+/// It can't be started, hangs, or QEMU ends with an error: with the end of
 /// what was printed, and how to replay the run.
 pub fn to_end(machine: &Qemu, limit: Duration) -> Result<Vec<u8>> {
     let mut running = machine.spawn()?;

@@ -11,7 +11,7 @@ use super::images::{self, Image};
 use super::job::Job;
 use crate::cache::make_folder;
 use crate::context::Context;
-use crate::qemu::{Ended, Qemu, Timing};
+use crate::qemu::{Ended, Patience, Qemu, Timing};
 use crate::setup;
 
 /// What every kernel gets on its command line. Self-tests of ciphers are left out for
@@ -49,7 +49,7 @@ pub struct Machine {
 pub struct Run {
     /// All that was printed on the console.
     pub text: String,
-    /// Whether the machine powered itself off within the limit.
+    /// Whether the machine powered itself off.
     pub finished: bool,
     /// How long it took on this machine.
     pub wall: Duration,
@@ -71,8 +71,9 @@ impl Machine {
         .append(format!("{COMMAND_LINE} {}", self.append).trim_end())
     }
 
-    /// Boots, runs `job`, and waits for the machine to power itself off, at most for
-    /// `limit`. What was printed is also kept in the cache, as the log `name`.
+    /// Boots, runs `job`, and waits for the machine to power itself off, as long as it
+    /// prints something at least every `limit`. What was printed is also kept in the cache,
+    /// as the log `name`.
     ///
     /// # Errors
     /// QEMU can't be started. A machine that hangs, crashes or prints errors is no
@@ -83,8 +84,8 @@ impl Machine {
     }
 }
 
-/// Runs `qemu` until it ends by itself, at most for `limit`. What was printed is also
-/// kept in the cache, as the log `name`.
+/// Runs `qemu` until it ends by itself, as long as it prints something at least every
+/// `limit`. What was printed is also kept in the cache, as the log `name`.
 ///
 /// # Errors
 /// QEMU can't be started, or the log not written.
@@ -107,11 +108,14 @@ pub fn run_watched(
     let mut running = qemu.spawn()?;
     let mut log = log_file(cx, name)?;
     writeln!(log, "$ {}", running.command_line())?;
-    let end = started + limit;
+    let (mut patience, mut lines) = (Patience::new(limit, 0), 0);
     let ended = loop {
-        let left = end.saturating_duration_since(Instant::now());
+        let Some(left) = patience.left(lines) else {
+            break Ended::Timeout;
+        };
         match running.console.next_line(left) {
             Ok(line) => {
+                lines += 1;
                 writeln!(log, "{line}")?;
                 see(&line);
             }

@@ -8,7 +8,7 @@
 mod console;
 pub mod qmp;
 
-pub use console::{Console, Ended};
+pub use console::{Console, Ended, Patience};
 
 use std::ffi::OsString;
 use std::io::{PipeReader, PipeWriter, Write};
@@ -231,19 +231,20 @@ impl Running {
         keyboard.flush().context("the machine takes no input")
     }
 
-    /// Waits until QEMU ends by itself, at most for `limit`.
+    /// Waits until QEMU ends by itself: while anything is printed, and for `limit` then.
     ///
     /// # Errors
     /// The time is over; QEMU still runs.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
-        let end = Instant::now() + limit;
-        while Instant::now() < end {
+        let started = Instant::now();
+        let mut patience = Patience::new(limit, self.console.length());
+        while patience.left(self.console.length()).is_some() {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        bail!("QEMU still runs after {} s", limit.as_secs())
+        bail!("QEMU still runs after {} s", started.elapsed().as_secs())
     }
 }
 
