@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use tempfile::NamedTempFile;
 
 use super::addition::Addition;
 use super::source::add_identity;
@@ -15,6 +16,9 @@ use crate::hint::{Advise, failure};
 use crate::process;
 use crate::qemu::{self, Timing};
 use crate::step::{Output, Step};
+
+/// It makes a machine within this time.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// The step `qemu`: the program [`PROGRAM`] in its folder.
 pub struct Qemu;
@@ -96,22 +100,23 @@ fn check(cx: &Context, program: &Path, out: &mut Output) -> Result<()> {
     if let Some(warning) = Addition::read(cx)?.accept(&version)? {
         out.task.line(&warning);
     }
-    let machine = qemu::Qemu::new(program, "la464,lvz=on", 1, 512, Timing::Threads).args(["-S"]);
-    let mut running = machine.spawn()?;
-    // A QEMU that knows the property would wait for ever; one that doesn't ends at once.
-    match running.wait(Duration::from_millis(1500)) {
-        Err(_) => Ok(()),
-        Ok(_) => {
-            let what = format!(
-                "QEMU {version} refuses a CPU with LVZ:\n{}",
-                running.console.tail(5)
-            );
-            Err(failure(
-                what,
-                "build QEMU with the addition in boards/qemu-virt",
-            ))
-        }
+    let tree = NamedTempFile::new_in(out.folder())?;
+    let made = format!("virt,dumpdtb={}", tree.path().display());
+    let machine = qemu::Qemu::new(program, "la464,lvz=on", 1, 512, Timing::Threads);
+    let mut running = machine.args(["-M", &made]).spawn()?;
+    // It makes the machine, says what it has made, and ends.
+    if running.wait(LIMIT)?.success() {
+        return Ok(());
     }
+    running.console.all(LIMIT);
+    let what = format!(
+        "QEMU {version} refuses a CPU with LVZ:\n{}",
+        running.console.tail(5)
+    );
+    Err(failure(
+        what,
+        "build QEMU with the addition in boards/qemu-virt",
+    ))
 }
 
 /// The version that `program` says it is, `10.0.13`.
