@@ -38,13 +38,13 @@ enum Command {
         /// Run the long form of the parts that have one.
         #[arg(long)]
         long: bool,
-        /// List the parts instead.
+        /// List the parts and their steps instead.
         #[arg(long)]
         list: bool,
         /// The seed of deterministic runs, to replay one; each part has its own otherwise.
         #[arg(long)]
         seed: Option<u64>,
-        /// Only what has this in its name, in the parts whose steps have names (hv, linux).
+        /// Only the steps with this in their name; --list shows them.
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },

@@ -8,13 +8,29 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use super::{Options, Part, Tally};
+use super::{Options, Part, Tally, names};
 use crate::context::Context;
 use crate::process::{self, Log, tail};
 use crate::setup::target::TARGET;
 
 /// The part `host`.
 pub struct Host;
+
+/// A step of this part.
+type Step = fn(&Work<'_>, &mut Tally) -> Result<()>;
+
+/// The steps, by the names that `--only` knows.
+const STEPS: [(&str, Step); 3] = [
+    ("lints", |work, tally| {
+        work.lints(tally);
+        Ok(())
+    }),
+    ("tests", |work, tally| work.tests(tally)),
+    ("loom", |work, tally| {
+        work.loom(tally);
+        Ok(())
+    }),
+];
 
 /// Crates that only run on the bare machine. Every other one must have tests.
 const BARE_ONLY: [&str; 3] = ["lvz-suite", "test-guests", "wake"];
@@ -38,44 +54,72 @@ impl Part for Host {
         "formatting, lints, and the tests that run on the host"
     }
 
+    fn steps(&self) -> Vec<&'static str> {
+        names(&STEPS)
+    }
+
     fn needs(&self) -> Vec<&'static str> {
         vec!["packages", "target"]
     }
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let log = Log::create(cx.cache.log("test-host"))?;
-        let cargo = |words: &str| {
-            let mut cargo = process::command("cargo");
-            cargo.args(words.split(' ')).current_dir(cx.repo(""));
-            cargo
-        };
-        let lint = |what: &str| cargo(&format!("clippy {what} -- -D warnings"));
+        let work = Work { cx, log, options };
+        options.run_steps(&STEPS, |step| step(&work, tally))
+    }
+}
+
+/// What the steps work with.
+struct Work<'a> {
+    cx: &'a Context,
+    log: Log,
+    options: &'a Options,
+}
+
+impl Work<'_> {
+    /// cargo with the arguments `words`.
+    fn cargo(&self, words: &str) -> Command {
+        let mut cargo = process::command("cargo");
+        cargo.args(words.split(' ')).current_dir(self.cx.repo(""));
+        cargo
+    }
+
+    fn lints(&self, tally: &mut Tally) {
+        let lint = |what: &str| self.cargo(&format!("clippy {what} -- -D warnings"));
         let bare = format!("--workspace --exclude xtask --target {TARGET}");
-        check(&log, tally, "formatting", cargo("fmt --all --check"));
+        let format = self.cargo("fmt --all --check");
+        check(&self.log, tally, "formatting", format);
         let host = lint("--workspace --all-targets");
-        check(&log, tally, "lints for the host", host);
-        check(&log, tally, "lints for the bare machine", lint(&bare));
+        check(&self.log, tally, "lints for the host", host);
+        check(&self.log, tally, "lints for the bare machine", lint(&bare));
         for (whose, what) in [("bare machine", bare.as_str()), ("host", "--package xtask")] {
             let private = "--no-deps --document-private-items";
-            let mut docs = cargo(&format!("doc {private} {what}"));
+            let mut docs = self.cargo(&format!("doc {private} {what}"));
             docs.env("RUSTDOCFLAGS", "-D warnings");
-            check(&log, tally, &format!("documentation for the {whose}"), docs);
+            let name = format!("documentation for the {whose}");
+            check(&self.log, tally, &name, docs);
         }
-        let metadata = process::output(&mut cargo("metadata --no-deps --format-version 1"))?;
+    }
+
+    fn tests(&self, tally: &mut Tally) -> Result<()> {
+        let metadata = process::output(&mut self.cargo("metadata --no-deps --format-version 1"))?;
         for name in crates(&metadata)? {
             let test = format!("test --package {name} --profile {}", profile(&name));
-            tests(&log, tally, &name, cargo(&test));
+            tests(&self.log, tally, &name, self.cargo(&test));
         }
+        Ok(())
+    }
+
+    fn loom(&self, tally: &mut Tally) {
         for (name, what, slow) in UNDER_LOOM {
-            let mut loom = cargo(&format!("test --package {name} {what}"));
+            let mut loom = self.cargo(&format!("test --package {name} {what}"));
             loom.env("RUSTFLAGS", "--cfg loom");
-            if slow && !options.long {
+            if slow && !self.options.long {
                 // Interleavings with more forced switches than this are the long form's.
                 loom.env("LOOM_MAX_PREEMPTIONS", "3");
             }
-            tests(&log, tally, &format!("{name} under loom"), loom);
+            tests(&self.log, tally, &format!("{name} under loom"), loom);
         }
-        Ok(())
     }
 }
 

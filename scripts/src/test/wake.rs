@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use tempfile::NamedTempFile;
 
-use super::{Options, Part, Tally};
+use super::{Options, Part, Tally, names};
 use crate::bench::futex_wake::baseline::{self, Baseline};
 use crate::bench::futex_wake::part::GuestPart;
 use crate::bench::futex_wake::{Results, board, measure};
@@ -30,6 +30,18 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// The part `wake`.
 pub struct Wake;
 
+/// A step of this part.
+type Step = fn(&Context, &mut Tally) -> Result<()>;
+
+/// The steps, by the names that `--only` knows.
+const STEPS: [(&str, Step); 2] = [
+    ("figures", figures),
+    ("board", |cx, tally| {
+        tally.check("the board's initramfs measures by itself", on_a_board(cx));
+        Ok(())
+    }),
+];
+
 impl Part for Wake {
     fn name(&self) -> &'static str {
         "wake"
@@ -39,26 +51,34 @@ impl Part for Wake {
         "exits and instructions of a wake, beside a baseline"
     }
 
+    fn steps(&self) -> Vec<&'static str> {
+        names(&STEPS)
+    }
+
     fn needs(&self) -> Vec<&'static str> {
         NEEDS.to_vec()
     }
 
-    fn run(&self, cx: &Context, _options: &Options, tally: &mut Tally) -> Result<()> {
-        let options = baseline::options();
-        let figures = measure(cx, &options)?;
-        compare(cx, &Results::of(figures.clone(), &options)?, tally)?;
-        let short = crate::bench::Options {
-            systems: vec![System::Paravirtual],
-            ..options
-        };
-        let wanted = |system: &System| short.systems().contains(system);
-        let first = figures.into_iter().filter(|of| wanted(&of.system));
-        let first = Results::of(first.collect(), &short)?;
-        let second = Results::of(measure(cx, &short)?, &short)?;
-        tally.check("equal seeds give equal bytes", equal(cx, &first, &second));
-        tally.check("the board's initramfs measures by itself", on_a_board(cx));
-        Ok(())
+    fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
+        options.run_steps(&STEPS, |step| step(cx, tally))
     }
+}
+
+/// Against the baseline, and against itself.
+fn figures(cx: &Context, tally: &mut Tally) -> Result<()> {
+    let options = baseline::options();
+    let figures = measure(cx, &options)?;
+    compare(cx, &Results::of(figures.clone(), &options)?, tally)?;
+    let short = crate::bench::Options {
+        systems: vec![System::Paravirtual],
+        ..options
+    };
+    let wanted = |system: &System| short.systems().contains(system);
+    let first = figures.into_iter().filter(|of| wanted(&of.system));
+    let first = Results::of(first.collect(), &short)?;
+    let second = Results::of(measure(cx, &short)?, &short)?;
+    tally.check("equal seeds give equal bytes", equal(cx, &first, &second));
+    Ok(())
 }
 
 /// What a user boots on a board, on a machine without LVZ.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tempfile::TempDir;
 
-use super::{Options, Part, Tally};
+use super::{Options, Part, Tally, names};
 use crate::context::Context;
 use crate::guest::images::{self, Image};
 use crate::hypervisor::Hypervisor;
@@ -51,6 +51,10 @@ impl Part for Flash {
         "images for boards, booted by UEFI firmware"
     }
 
+    fn steps(&self) -> Vec<&'static str> {
+        names(&STEPS)
+    }
+
     fn needs(&self) -> Vec<&'static str> {
         let loaders = [FIRMWARE, GRUB, SYSTEMD_BOOT].map(|file| file.step());
         [&["target", "qemu", images::STEP][..], &loaders].concat()
@@ -58,12 +62,7 @@ impl Part for Flash {
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let stage = Stage::new(cx, options)?;
-        let only = options.only.as_deref().unwrap_or_default();
-        let steps = STEPS.iter().filter(|(name, _)| name.contains(only));
-        for (_, step) in steps {
-            step(&stage, options, tally)?;
-        }
-        Ok(())
+        options.run_steps(&STEPS, |step| step(&stage, options, tally))
     }
 }
 

@@ -17,7 +17,7 @@ pub use guests::PARAVIRTUAL;
 
 use anyhow::{Result, ensure};
 
-use super::{Options, Part, Tally};
+use super::{Options, Part, Tally, names};
 use crate::bench::exits::{baseline, counted};
 use crate::context::Context;
 use crate::hypervisor::Hypervisor;
@@ -54,18 +54,17 @@ impl Part for Hv {
         "the hypervisor, by bare-metal guests"
     }
 
+    fn steps(&self) -> Vec<&'static str> {
+        names(&STEPS)
+    }
+
     fn needs(&self) -> Vec<&'static str> {
         NEEDS.to_vec()
     }
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let hypervisor = Hypervisor::build(cx)?;
-        let only = options.only.as_deref().unwrap_or_default();
-        let steps = STEPS.iter().filter(|(name, _)| name.contains(only));
-        for (_, step) in steps {
-            step(&hypervisor, options, tally)?;
-        }
-        Ok(())
+        options.run_steps(&STEPS, |step| step(&hypervisor, options, tally))
     }
 }
 

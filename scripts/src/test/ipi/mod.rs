@@ -10,7 +10,7 @@ mod steal;
 
 use anyhow::Result;
 
-use super::{Options, Part, Tally};
+use super::{Options, Part, Tally, names};
 use crate::context::Context;
 use crate::hypervisor::Hypervisor;
 use crate::run::NEEDS;
@@ -41,17 +41,16 @@ impl Part for Ipi {
         "IPIs among vCPUs and stolen time, by the crate guest-pv and by Linux"
     }
 
+    fn steps(&self) -> Vec<&'static str> {
+        names(&STEPS)
+    }
+
     fn needs(&self) -> Vec<&'static str> {
         NEEDS.to_vec()
     }
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let mut hypervisor = Hypervisor::build(cx)?;
-        let only = options.only.as_deref().unwrap_or_default();
-        let steps = STEPS.iter().filter(|(name, _)| name.contains(only));
-        for (_, step) in steps {
-            step(cx, &mut hypervisor, options, tally)?;
-        }
-        Ok(())
+        options.run_steps(&STEPS, |step| step(cx, &mut hypervisor, options, tally))
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use self::checks::{Boot, LAST_NUMBER};
-use super::{Options, Part, Tally};
+use super::{Options, Part, Tally, names};
 use crate::context::Context;
 use crate::guest::images::{Image, kernel_hz};
 use crate::guest::job::Job;
@@ -21,6 +21,9 @@ use crate::qemu::Timing;
 
 /// The part `kvm`.
 pub struct Kvm;
+
+/// The steps, by the names that `--only` knows: each has the boots whose time is of a kind.
+const STEPS: [(&str, bool); 2] = [("icount", false), ("threads", true)];
 
 /// One boot of a guest.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +58,10 @@ impl Part for Kvm {
         "Linux's KVM on our LVZ, with a Linux guest (--long: 20 boots)"
     }
 
+    fn steps(&self) -> Vec<&'static str> {
+        names(&STEPS)
+    }
+
     fn needs(&self) -> Vec<&'static str> {
         NEEDS.to_vec()
     }
@@ -66,7 +73,10 @@ impl Part for Kvm {
         } else {
             short(first_seed)
         };
-        cases.into_iter().try_for_each(|case| case.run(cx, tally))
+        options.run_steps(&STEPS, |threads| {
+            let mut cases = cases.iter().filter(|case| case.threads == *threads);
+            cases.try_for_each(|case| case.run(cx, tally))
+        })
     }
 }
 

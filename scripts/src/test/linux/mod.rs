@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Options, Part, Tally};
+use super::{Options, Part, Tally, names};
 use crate::context::Context;
 use crate::hypervisor::Hypervisor;
 use crate::run::NEEDS;
@@ -57,17 +57,16 @@ impl Part for Linux {
         "Debian's Linux as the hypervisor's guest, at its console"
     }
 
+    fn steps(&self) -> Vec<&'static str> {
+        names(&STEPS)
+    }
+
     fn needs(&self) -> Vec<&'static str> {
         NEEDS.to_vec()
     }
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let hypervisor = Hypervisor::build(cx)?;
-        let only = options.only.as_deref().unwrap_or_default();
-        let steps = STEPS.iter().filter(|(name, _)| name.contains(only));
-        for (_, step) in steps {
-            step(cx, &hypervisor, options, tally)?;
-        }
-        Ok(())
+        options.run_steps(&STEPS, |step| step(cx, &hypervisor, options, tally))
     }
 }

@@ -10,7 +10,7 @@ mod vmstate;
 
 use anyhow::{Result, bail};
 
-use super::{Options, Part, Tally};
+use super::{Options, Part, Tally, names};
 use crate::context::Context;
 use crate::qemu::Timing;
 use crate::suite::{NEEDS, Suite, to_end};
@@ -18,8 +18,30 @@ use crate::suite::{NEEDS, Suite, to_end};
 /// The part `lvz`.
 pub struct Lvz;
 
-/// On how many CPUs the suite runs.
-const CPUS: [u32; 3] = [1, 4, 16];
+/// A step of this part.
+type Step = fn(&Context, &Suite, &Options, &mut Tally) -> Result<()>;
+
+/// The steps, by the names that `--only` knows.
+const STEPS: [(&str, Step); 6] = [
+    ("suite-1", |_, suite, o, tally| on_cpus(1, suite, o, tally)),
+    ("suite-4", |_, suite, o, tally| on_cpus(4, suite, o, tally)),
+    ("suite-16", |_, suite, o, tally| {
+        on_cpus(16, suite, o, tally)
+    }),
+    ("equal", |_, suite, options, tally| {
+        let seed = options.seed.unwrap_or(SEEDS[0]);
+        tally.check("equal seeds give equal output", deterministic(suite, seed));
+        Ok(())
+    }),
+    ("off", |_, suite, _, tally| {
+        run::without_lvz(suite, tally);
+        Ok(())
+    }),
+    ("vmstate", vmstate::run),
+];
+
+/// CPUs of the runs that must be equal.
+const CPUS: u32 = 4;
 
 /// The seeds of deterministic runs: the short form's, and how many the long form has.
 const SEEDS: [u64; 3] = [1, 2, 3];
@@ -38,23 +60,27 @@ impl Part for Lvz {
         "QEMU's LVZ, by a bare-metal suite"
     }
 
+    fn steps(&self) -> Vec<&'static str> {
+        names(&STEPS)
+    }
+
     fn needs(&self) -> Vec<&'static str> {
         NEEDS.to_vec()
     }
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
         let suite = Suite::build(cx)?;
-        for cpus in CPUS {
-            let declared = run::declared(&suite, cpus)?;
-            for (timing, seed) in timings(options) {
-                run::run(&suite, tally, cpus, timing, seed, &declared);
-            }
-        }
-        let seed = options.seed.unwrap_or(SEEDS[0]);
-        tally.check("equal seeds give equal output", deterministic(&suite, seed));
-        run::without_lvz(&suite, tally);
-        vmstate::run(cx, &suite, options, tally)
+        options.run_steps(&STEPS, |step| step(cx, &suite, options, tally))
     }
+}
+
+/// The suite on `cpus` CPUs, in every kind of time.
+fn on_cpus(cpus: u32, suite: &Suite, options: &Options, tally: &mut Tally) -> Result<()> {
+    let declared = run::declared(suite, cpus)?;
+    for (timing, seed) in timings(options) {
+        run::run(suite, tally, cpus, timing, seed, &declared);
+    }
+    Ok(())
 }
 
 /// The ways to run the suite, each with its seed.
@@ -81,7 +107,7 @@ fn timings(options: &Options) -> Vec<(Timing, u64)> {
 /// Two runs with the same seed must print the same bytes.
 fn deterministic(suite: &Suite, seed: u64) -> Result<()> {
     let timing = Timing::Deterministic { seed };
-    let run = || suite.machine("suite", CPUS[1], timing, seed);
+    let run = || suite.machine("suite", CPUS, timing, seed);
     let (first, second) = (to_end(&run(), run::LIMIT)?, to_end(&run(), run::LIMIT)?);
     if first == second {
         return Ok(());
