@@ -52,10 +52,7 @@ pub fn run(
     };
     let machine = files.machine(cx, hypervisor, &vms, VCPUS, timing, "")?;
     let mut session = Session::start(&machine)?;
-    for vm in 0..2 {
-        session.show(vm)?;
-        session.log_in()?;
-    }
+    session.log_in_to(&NAMES)?;
     tally.check("steal of two busy Linux guests", busy(&mut session));
     tally.check("steal beside a busy Linux guest", one_busy(&mut session));
     tally.check("steal of two idle Linux guests", idle(&mut session));

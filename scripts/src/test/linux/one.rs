@@ -1,9 +1,10 @@
 //! One VM with 16 vCPUs.
 
-use std::time::Duration;
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
+use super::LIMIT;
 use super::idle;
 use super::session::Session;
 use crate::context::Context;
@@ -218,21 +219,17 @@ fn spurious(session: &mut Session) -> Result<()> {
     Ok(())
 }
 
-/// How often the monitor is asked for a VM's state.
-const LOOKS: u32 = 50;
-
 fn monitor(session: &mut Session) -> Result<()> {
     // A VM takes a moment to stop.
     let state = |session: &mut Session, what: &str| {
-        let mut text = String::new();
-        for _ in 0..LOOKS {
-            text = session.monitor("list", 0)?;
+        let start = Instant::now();
+        loop {
+            let text = session.monitor("list", 0)?;
             if text.contains(what) {
                 return Ok(());
             }
-            std::thread::sleep(Duration::from_millis(100));
+            ensure!(start.elapsed() < LIMIT, "not {what}: {text}");
         }
-        bail!("not {what}: {text}")
     };
     state(session, "running")?;
     session.monitor("pause debian", 0)?;

@@ -88,6 +88,22 @@ impl Session {
         Ok(())
     }
 
+    /// Waits until the VMs `names` have started, and logs in to each; the last one is
+    /// shown then.
+    ///
+    /// # Errors
+    /// One of them doesn't start, or gives no shell.
+    pub fn log_in_to(&mut self, names: &[&str]) -> Result<()> {
+        for name in names {
+            self.wait_for(&format!("VM {name}: "))?;
+        }
+        for vm in 0..names.len() {
+            self.show(vm)?;
+            self.log_in()?;
+        }
+        Ok(())
+    }
+
     /// Runs `command` in the shell.
     ///
     /// # Errors
@@ -119,7 +135,7 @@ impl Session {
     ///
     /// # Errors
     /// The monitor doesn't answer.
-    pub fn monitor(&mut self, command: &str, vm: u32) -> Result<String> {
+    pub fn monitor(&mut self, command: &str, vm: usize) -> Result<String> {
         self.keys(&format!("{ESCAPE}m"))?;
         self.wait_for(MONITOR)?;
         self.keys(&format!("{command}\r"))?;
@@ -133,7 +149,7 @@ impl Session {
     ///
     /// # Errors
     /// The hypervisor doesn't answer.
-    pub fn show(&mut self, vm: u32) -> Result<()> {
+    pub fn show(&mut self, vm: usize) -> Result<()> {
         self.keys(&format!("{ESCAPE}{vm}"))?;
         self.wait_for("helps]").map(|_| ())
     }
