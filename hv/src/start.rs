@@ -10,9 +10,10 @@ use crate::mm::frame::{Frames, Range};
 use crate::mm::phys::{Cached, cached, uncached};
 use crate::mm::stage2::ROOT_SHIFT;
 use crate::platform::board;
+use crate::platform::efi::{self, Tables};
 use crate::platform::machine::{Console, Cpu, DEFAULT_UART, Machine};
 use crate::platform::uart::Uart;
-use crate::platform::{efi, eiointc, ipi, pch_pic, power, rtc, secondary};
+use crate::platform::{eiointc, ipi, pch_pic, power, rtc, secondary};
 use crate::processor::{Mailbox, Processor};
 use crate::vm::Notifier;
 use crate::{console, heap, launch, seed};
@@ -65,9 +66,7 @@ fn refuse(why: impl fmt::Display) -> ! {
 pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table: u64) -> ! {
     leftovers::forget();
     heap::set_up();
-    // SAFETY: the console's registers are nobody else's.
-    let uart = |at| unsafe { Uart::new(uncached(Hpa::new(at))) };
-    console::set_up(uart(DEFAULT_UART), log::LevelFilter::Info);
+    open_console(DEFAULT_UART, log::LevelFilter::Info);
     trap::set_up();
     world_switch::set_up();
     if has_arguments != 1 {
@@ -82,18 +81,48 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
     if let Err(wrong) = board::check(&command_line, board::this()) {
         refuse(wrong)
     }
+    let (machine, tables) = read_machine(Hpa::new(system_table));
+    set_up_devices(&machine, &tables);
+    memory::set_up(&machine, &tables);
+    seed::set_up(&[&machine.seed, &tables.seed], cpu::ticks());
+    let missing = wake_cpus(&machine);
+    if missing.is_empty() {
+        memory::add_left(&machine, &tables);
+    }
+    crash_if_asked(&command_line);
+    let gid_bits = lvz::probe().unwrap_or_else(|missing| refuse(missing));
+    let mailboxes = let_cpus_work(&missing);
+    set_up_input(&machine, &command_line);
+    start_guests(tables.initrd, mailboxes, lines_only(&command_line));
+    work(mailboxes, gid_bits)
+}
+
+/// Prints log lines up to `level` on the UART at `at` from here on.
+fn open_console(at: u64, level: log::LevelFilter) {
+    // SAFETY: the console's registers are nobody else's.
+    console::set_up(unsafe { Uart::new(uncached(Hpa::new(at))) }, level);
+}
+
+/// What firmware says of the machine.
+fn read_machine(system_table: Hpa) -> (Machine, Tables) {
     // SAFETY: until frames are given out it reads firmware's tables only.
     let memory = unsafe { Cached::new() };
-    let Some(tables) = efi::read(&memory, Hpa::new(system_table)) else {
+    let Some(tables) = efi::read(&memory, system_table) else {
         refuse("no EFI system table in a2: this loader can't be used")
     };
     let Some(machine) = Machine::read(&memory, &tables) else {
         refuse("no device tree and no ACPI tables in the EFI system table")
     };
+    (machine, tables)
+}
+
+/// Uses the machine's own console, clock and power switch.
+fn set_up_devices(machine: &Machine, tables: &Tables) {
+    // The one in use already keeps what it has received.
     if let Console::At(at) = machine.console
         && at != DEFAULT_UART
     {
-        console::set_up(uart(at), log::max_level());
+        open_console(at, log::max_level());
     }
     if let Some(at) = machine.rtc {
         // SAFETY: the device tree says what is there; guests can't reach it.
@@ -106,27 +135,18 @@ pub extern "C" fn first_cpu(has_arguments: u64, command_line: u64, system_table:
         Some(power_off) => power::set(power_off),
         None => log::warn!("nobody says how this machine is switched off: it will stop instead"),
     }
-    memory::set_up(&machine, &tables);
-    seed::set_up(&[&machine.seed, &tables.seed], cpu::ticks());
-    let missing = wake_cpus(&machine);
-    if missing.is_empty() {
-        memory::add_left(&machine, &tables);
-    }
-    crash_if_asked(&command_line);
-    let gid_bits = lvz::probe().unwrap_or_else(|missing| refuse(missing));
-    // What hasn't started runs no vCPU.
+}
+
+/// Lets all CPUs work but those in `missing`, which haven't started; the
+/// mailboxes of those that do.
+fn let_cpus_work(missing: &[u32]) -> &'static [Mailbox] {
     let ids = machine_cpus().iter().map(|cpu| cpu.id);
-    let mailboxes: Vec<Mailbox> = ids
-        .filter(|id| !missing.contains(id))
-        .map(Mailbox::new)
-        .collect();
-    let mailboxes: &'static [Mailbox] = MAILBOXES.call_once(|| mailboxes);
+    let there = ids.filter(|id| !missing.contains(id));
+    let mailboxes = MAILBOXES.call_once(|| there.map(Mailbox::new).collect());
     for mailbox in mailboxes.iter().filter(|mailbox| mailbox.id() != cpu::id()) {
         ipi::send(mailbox.id(), ipi::Vector::Wake);
     }
-    set_up_input(&machine, &command_line);
-    start_guests(tables.initrd, mailboxes, lines_only(&command_line));
-    work(mailboxes, gid_bits)
+    mailboxes
 }
 
 /// Starts the VMs of the bundle in `initrd`.
