@@ -8,6 +8,7 @@ use crate::dev::uart::registers::{
     HOLDING_EMPTY, INTERRUPT_ENABLE, INTERRUPT_IDENTITY, LINE_STATUS, MODEM_CONTROL, NO_INTERRUPT,
     OUT2,
 };
+use alloc::collections::VecDeque;
 
 /// A 16550 with byte-wide registers, side by side.
 #[derive(Debug)]
@@ -19,12 +20,18 @@ pub struct Uart {
     room: u8,
     /// The interrupts that are enabled.
     enabled: u8,
-    /// A byte that had come in before the FIFOs were on.
-    early: Option<u8>,
+    /// What had come in before the FIFOs were on.
+    early: VecDeque<u8>,
 }
 
 /// Bytes of the transmitter's FIFO.
 const FIFO_BYTES: u8 = 16;
+
+/// Looks at the receiver without a byte after which nobody types: about the
+/// time of a byte at 115200 baud, where a look takes a microsecond.
+const LOOKS: u32 = 100;
+/// Most bytes that are kept of what comes before the FIFOs are on.
+const EARLY_BYTES: usize = 64;
 
 // SAFETY: the registers may be used from any CPU, by one at a time: `&mut`.
 unsafe impl Send for Uart {}
@@ -42,7 +49,7 @@ impl Uart {
             capacity: 1,
             room: 0,
             enabled: 0,
-            early: None,
+            early: VecDeque::new(),
         }
     }
 
@@ -56,15 +63,27 @@ impl Uart {
         unsafe { self.base.add(register as usize).write_volatile(value) }
     }
 
-    /// Turns the FIFOs on, if they aren't. That empties the receiver, which has
-    /// room for one byte until then: it is kept.
+    /// Turns the FIFOs on, if they aren't. That empties the receiver: what is
+    /// in it, and what comes once there is room, is kept.
     pub fn set_up(&mut self) {
         if !self.has_fifos() {
-            self.early = self.receive();
+            self.keep_input();
             self.write(FIFO_CONTROL, FIFO_ENABLE);
         }
         if self.has_fifos() {
             self.capacity = FIFO_BYTES;
+        }
+    }
+
+    /// Receives until nothing has come for a while.
+    fn keep_input(&mut self) {
+        let mut looks = 0;
+        while looks < LOOKS && self.early.len() < EARLY_BYTES {
+            looks += 1;
+            if let Some(byte) = self.take() {
+                self.early.push_back(byte);
+                looks = 0;
+            }
         }
     }
 
@@ -91,10 +110,10 @@ impl Uart {
         }
     }
 
-    /// Whether it interrupts, or would for a byte kept from before. Of an empty
+    /// Whether it interrupts, or would for what is kept from before. Of an empty
     /// transmitter it tells once.
     pub fn interrupts(&mut self) -> bool {
-        self.early.is_some() || self.read(INTERRUPT_IDENTITY) & NO_INTERRUPT == 0
+        !self.early.is_empty() || self.read(INTERRUPT_IDENTITY) & NO_INTERRUPT == 0
     }
 
     /// Sends one byte if there is room for it; else false.
@@ -112,10 +131,10 @@ impl Uart {
 
     /// The next byte that has come in, if one has.
     pub fn receive(&mut self) -> Option<u8> {
-        let received = |uart: &Self| {
-            let ready = uart.read(LINE_STATUS) & DATA_READY != 0;
-            ready.then(|| uart.read(DATA))
-        };
-        self.early.take().or_else(|| received(self))
+        self.early.pop_front().or_else(|| self.take())
+    }
+
+    fn take(&mut self) -> Option<u8> {
+        (self.read(LINE_STATUS) & DATA_READY != 0).then(|| self.read(DATA))
     }
 }

@@ -15,10 +15,15 @@ use crate::test::{Options, Tally};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What is asked for, its keys, and how the answer ends. The receiver has room for the
-/// first key; the second one stays in QEMU until there is room.
-const KEYS: [(&str, &str, &str); 2] = [
+/// first key; the others stay in QEMU until there is room for them.
+const KEYS: [(&str, &str, &str); 3] = [
     ("help", "\u{1}h", "Ctrl-A x    switch the machine off"),
     ("the monitor", "\u{1}m", "loongvisor> "),
+    (
+        "a command of the monitor",
+        "\u{1}mmemory\r",
+        " bytes of heap in use",
+    ),
 ];
 
 /// Runs them.
