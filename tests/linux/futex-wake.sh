@@ -10,9 +10,12 @@
 
 : "${THREADS:=$(nproc)}" "${REPEATS:=100}" "${ROUNDS:=64}"
 
-# The interrupts by which CPUs wake each other, so far.
-ipis() {
-    awk '/^ *IPI[0-9]*:/ { for (i = 2; $i ~ /^[0-9]+$/; i++) sum += $i } END { print sum + 0 }' /proc/interrupts
+# The interrupts so far by which CPUs wake each other, and those of their timers.
+interrupts() {
+    awk '
+        /^ *IPI[0-9]*:/ { for (i = 2; $i ~ /^[0-9]+$/; i++) ipis += $i }
+        / timer$/ { for (i = 2; $i ~ /^[0-9]+$/; i++) ticks += $i }
+        END { print ipis + 0, ticks + 0 }' /proc/interrupts
 }
 
 # Joins lines to what stands between a JSON list's brackets.
@@ -36,13 +39,15 @@ if [ -e /job.d/wake ]; then
     /tmp/wake "$THREADS" 3 wake > /tmp/out
     for how in rest wake; do
         # Both kinds of round make the threads; only one wakes them.
-        before=$(ipis)
+        before=$(interrupts)
         echo "count $how"
         usleep 300000
         /tmp/wake "$THREADS" "$ROUNDS" $how > /tmp/rounds.$how
         usleep 300000
         echo count end
-        echo $(($(ipis) - before)) > /tmp/ipis.$how
+        set -- $before $(interrupts)
+        echo $(($3 - $1)) > /tmp/ipis.$how
+        echo $(($4 - $2)) > /tmp/ticks.$how
     done
 fi
 
@@ -57,7 +62,8 @@ number() {
 echo "{\"benchmark\":\"futex-wake\",\"cpus\":$(nproc),\"threads\":$THREADS," \
     "\"kernel\":\"$(uname -r)\",\"perf\":\"$(perf --version | awk '{ print $3 }')\"," \
     "\"perf_ms\":[$perf_ms],\"rounds_ns\":[$(column 3)],\"answered_ns\":[$(column 4)]," \
-    "\"ipis\":{\"wake\":$(number /tmp/ipis.wake),\"rest\":$(number /tmp/ipis.rest)}}"
+    "\"ipis\":{\"wake\":$(number /tmp/ipis.wake),\"rest\":$(number /tmp/ipis.rest)}," \
+    "\"ticks\":{\"wake\":$(number /tmp/ticks.wake),\"rest\":$(number /tmp/ticks.rest)}}"
 snapshot end
 kernel_log measured
 if [ "$HOLD" = yes ]; then

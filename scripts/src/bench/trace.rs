@@ -1,10 +1,14 @@
 //! What a machine does at its hypervisor's border, seen from outside.
 //!
-//! The emulator writes a line for each exit from guest mode, each IPI that a physical CPU
-//! sends, and each byte that is printed, in the order in which they happen: the same for
-//! every system, at no cost to any, and deterministic like the run. A job marks what is to
-//! be counted by the lines that it prints: from `count NAME` to `count end`. What lies
-//! between two of tests/wake's marks in there is a round.
+//! The emulator writes a line for each exit from guest mode and each entry, with the
+//! instructions that the CPU has executed so far, for each IPI that a physical CPU sends,
+//! and for each byte that is printed, in the order in which they happen: the same for
+//! every system, at no cost to any, and deterministic like the run. What a CPU executes
+//! from an exit to its next entry is the hypervisor's. A job marks what is to be counted by
+//! the lines that it prints: from `count NAME` to `count end`. What lies between two of
+//! tests/wake's marks in there is a [`Round`].
+
+mod round;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,11 +18,19 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use tempfile::NamedTempFile;
 
+use self::round::Open;
+pub use self::round::Round;
 use crate::context::Context;
 use crate::qemu::Qemu;
 
-/// The emulator's events: exits, writes of the IPI registers, bytes to the serial port.
-const EVENTS: [&str; 3] = ["lvz_exit", "loongson_ipi_write", "serial_write"];
+/// The emulator's events: exits and entries, writes of the IPI registers, bytes to the
+/// serial port.
+const EVENTS: [&str; 4] = [
+    "lvz_exit",
+    "lvz_enter",
+    "loongson_ipi_write",
+    "serial_write",
+];
 
 /// IPI_SEND's place among the IPI registers (3A5000 manual, IPI).
 const IPI_SEND: &str = "0x40";
@@ -28,18 +40,29 @@ const IPI_SEND: &str = "0x40";
 const ROUND: &str = "0x00006c00";
 const WOKEN: &str = "0x00006c80";
 
-/// Exits by reason.
+/// Numbers by the reason of an exit.
 pub type Exits = BTreeMap<String, u64>;
+
+/// Adds `more` for `reason`.
+fn add(exits: &mut Exits, reason: &str, more: u64) {
+    match exits.get_mut(reason) {
+        Some(count) => *count += more,
+        None => {
+            exits.insert(reason.to_owned(), more);
+        }
+    }
+}
 
 /// What was counted between two marks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Exits of all CPUs from guest mode.
     pub exits: Exits,
-    /// Those of each round.
-    pub rounds: Vec<Exits>,
-    /// Of each round, those of the CPU that wakes, until all are woken.
-    pub waker: Vec<u64>,
+    /// Instructions from those to the next entry of the same CPU: the hypervisor's, and on a
+    /// host that does other things those of all that it does meanwhile.
+    pub instructions: Exits,
+    /// Each round that is over.
+    pub rounds: Vec<Round>,
     /// IPIs that physical CPUs sent.
     pub ipis: u64,
 }
@@ -93,10 +116,10 @@ struct Counting {
     windows: Windows,
     /// The name of the window that is open.
     open: Option<String>,
-    /// The exits since the last mark, if there was one.
-    round: Option<Exits>,
-    /// The CPU that wakes, and its exits since the last mark.
-    waker: Option<(String, u64)>,
+    /// The round since the last mark, if there was one.
+    round: Option<Open>,
+    /// Of the CPUs that are outside of the guest: why, and what they had executed.
+    outside: BTreeMap<u32, (String, u64)>,
     /// What is printed on the line that isn't complete.
     printed: Vec<u8>,
 }
@@ -117,6 +140,13 @@ impl Counting {
                     self.exit(&exit);
                 }
             }
+            Some("lvz_enter") => {
+                // `cpu 3 gid 1 pc 0x… insns 1000`.
+                let mut number = |place| words.nth(place)?.parse().ok();
+                if let (Some(cpu), Some(insns)) = (number(1), number(5)) {
+                    self.enter(cpu as u32, insns);
+                }
+            }
             Some("loongson_ipi_write") => {
                 // `size: 4 addr: 0x40val: 0x80000003`.
                 let place = words.nth(3).and_then(|word| word.strip_suffix("val:"));
@@ -129,30 +159,44 @@ impl Counting {
     }
 
     fn exit(&mut self, exit: &Exit<'_>) {
-        if exit.insn == ROUND {
-            let round = self.round.replace(Exits::new());
-            self.waker = Some((exit.cpu.to_owned(), 0));
-            if let Some(counts) = self.counts() {
-                counts.rounds.extend(round);
+        let &Exit { cpu, insns, .. } = exit;
+        self.outside.remove(&cpu);
+        match exit.insn {
+            ROUND => {
+                let round = self.round.replace(Open::new(cpu));
+                if let (Some(round), Some(counts)) = (round, self.counts()) {
+                    counts.rounds.push(round.end());
+                }
             }
-            return;
-        }
-        if exit.insn == WOKEN {
-            let waker = self.waker.take().map(|(_, exits)| exits);
-            if let Some(counts) = self.counts() {
-                counts.waker.extend(waker);
+            WOKEN => {
+                if let Some(round) = &mut self.round {
+                    round.woken();
+                }
             }
+            insn => {
+                let reason = reason(exit.cause, insn);
+                if let Some(round) = &mut self.round {
+                    round.exit(cpu, insns, &reason);
+                }
+                if let Some(counts) = self.counts() {
+                    add(&mut counts.exits, &reason, 1);
+                }
+                self.outside.insert(cpu, (reason, insns));
+            }
+        }
+    }
+
+    /// The CPU `cpu`, which has executed `insns`, enters the guest.
+    fn enter(&mut self, cpu: u32, insns: u64) {
+        let Some((reason, before)) = self.outside.remove(&cpu) else {
             return;
-        }
-        if let Some((_, exits)) = self.waker.as_mut().filter(|(cpu, _)| cpu == exit.cpu) {
-            *exits += 1;
-        }
-        let reason = reason(exit.cause, exit.insn);
+        };
+        let spent = insns.saturating_sub(before);
         if let Some(round) = &mut self.round {
-            *round.entry(reason.clone()).or_default() += 1;
+            round.enter(cpu, &reason, spent);
         }
         if let Some(counts) = self.counts() {
-            *counts.exits.entry(reason).or_default() += 1;
+            add(&mut counts.instructions, &reason, spent);
         }
     }
 
@@ -171,7 +215,8 @@ impl Counting {
         let mut words = line.split_ascii_whitespace().rev();
         if let (Some(name), Some("count")) = (words.next(), words.next()) {
             self.open = (name != "end").then(|| name.to_owned());
-            (self.round, self.waker) = (None, None);
+            self.round = None;
+            self.outside.clear();
             self.windows
                 .extend(self.open.clone().map(|name| (name, Counts::default())));
         }
@@ -187,20 +232,31 @@ const INSTRUCTIONS: [(u32, u32, &str); 5] = [
     (0xffc0_0000, 0x0600_0000, "cacop"),
 ];
 
-/// An exit's line, `lvz_exit cpu 3 Hypervisor call pc 0x… insn 0x002b8100 badv 0x…`.
+/// An exit's line,
+/// `lvz_exit cpu 3 Hypervisor call pc 0x… insn 0x002b8100 badv 0x… insns 1000`.
 struct Exit<'a> {
-    cpu: &'a str,
+    cpu: u32,
     cause: &'a str,
     insn: &'a str,
+    /// What the CPU has executed so far.
+    insns: u64,
 }
 
 impl<'a> Exit<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let (before, after) = line.split_once(" pc ")?;
         let mut words = before.splitn(4, ' ').skip(2);
-        let (cpu, cause) = (words.next()?, words.next()?);
-        let insn = after.split(' ').nth(2)?;
-        Some(Self { cpu, cause, insn })
+        let (cpu, cause) = (words.next()?.parse().ok()?, words.next()?);
+        let mut words = after.split_ascii_whitespace();
+        let insn = words.nth(2)?;
+        // An emulator of before doesn't say.
+        let insns = words.nth(3).and_then(|word| word.parse().ok());
+        Some(Self {
+            cpu,
+            cause,
+            insn,
+            insns: insns.unwrap_or(0),
+        })
     }
 }
 
@@ -235,51 +291,57 @@ mod tests {
         counting.windows
     }
 
-    const IDLE: &str = "lvz_exit cpu 12 Guest sensitive privileged resource pc 0x9000000000221000 insn 0x06488000 badv 0x0\n";
+    const IDLE: &str = "lvz_exit cpu 12 Guest sensitive privileged resource pc 0x9000000000221000 insn 0x06488000 badv 0x0 insns 500\n";
     const CALL: &str =
-        "lvz_exit cpu 0 Hypervisor call pc 0x9000000000221000 insn 0x002b8100 badv 0x0\n";
+        "lvz_exit cpu 0 Hypervisor call pc 0x9000000000221000 insn 0x002b8100 badv 0x0 insns 700\n";
+    const ENTER: &str = "lvz_enter cpu 0 gid 1 pc 0x9000000000221004 insns 760\n";
     const SEND: &str = "loongson_ipi_write size: 4 addr: 0x40val: 0x80030001\n";
     const CLEAR: &str = "loongson_ipi_write size: 4 addr: 0xcval: 0x8\n";
+
+    fn exits(of: &[(&str, u64)]) -> Exits {
+        let each = of.iter().map(|&(name, count)| (name.to_owned(), count));
+        each.collect()
+    }
 
     #[test]
     fn what_is_between_the_marks_counts() {
         let (start, end) = (printed("guest 1.5 count wake\r\n"), printed("count end\n"));
-        let trace = format!("{IDLE}{start}{IDLE}{CALL}{SEND}{CLEAR}{IDLE}{end}{CALL}{SEND}");
-        let found = windows(&trace);
-        let exits = [("hypercall".to_owned(), 1), ("idle".to_owned(), 2)];
-        let (exits, ipis) = (Exits::from(exits), 1);
-        let (rounds, waker) = (Vec::new(), Vec::new());
-        assert_eq!(
-            found,
-            Windows::from([(
-                "wake".to_owned(),
-                Counts {
-                    exits,
-                    rounds,
-                    waker,
-                    ipis
-                }
-            )])
+        let trace = format!(
+            "{IDLE}{ENTER}{start}{ENTER}{IDLE}{CALL}{SEND}{ENTER}{CLEAR}{ENTER}{IDLE}{end}{CALL}{SEND}{ENTER}"
         );
+        let found = windows(&trace);
+        let counts = Counts {
+            exits: exits(&[("hypercall", 1), ("idle", 2)]),
+            instructions: exits(&[("hypercall", 60)]),
+            ipis: 1,
+            ..Counts::default()
+        };
+        assert_eq!(found, Windows::from([("wake".to_owned(), counts)]));
         assert!(windows(IDLE).is_empty());
     }
 
     #[test]
     fn rounds_are_between_marks() {
         let (start, end) = (printed("count wake\n"), printed("count end\n"));
-        let mark = |insn| format!("lvz_exit cpu 0 {GSPR} pc 0x20000 insn {insn} badv 0x0\n");
-        let (mark, woken) = (mark(ROUND), mark(WOKEN));
+        let mark = |insn, insns| {
+            format!("lvz_exit cpu 0 {GSPR} pc 0x20000 insn {insn} badv 0x0 insns {insns}\n")
+        };
+        let (first, woken, next) = (mark(ROUND, 650), mark(WOKEN, 800), mark(ROUND, 900));
+        let again = CALL.replace("700", "1900");
         let trace = format!(
-            "{mark}{start}{IDLE}{mark}{IDLE}{CALL}{woken}{IDLE}{mark}{CALL}{mark}{end}{mark}"
+            "{first}{start}{IDLE}{first}{IDLE}{CALL}{ENTER}{again}{woken}{ENTER}{IDLE}{next}{CALL}{next}{end}{next}"
         );
         let counts = windows(&trace).remove("wake").unwrap();
-        let (idle, call) = (("idle".to_owned(), 2), ("hypercall".to_owned(), 1));
-        assert_eq!(
-            counts.rounds,
-            [Exits::from([idle, call.clone()]), Exits::from([call])]
-        );
-        assert_eq!(counts.exits["idle"], 3);
-        assert_eq!(counts.waker, [1]);
+        let round = Round {
+            // One CPU's first sleep, and what the other calls.
+            exits: exits(&[("hypercall", 2), ("idle", 1)]),
+            instructions: exits(&[("hypercall", 60)]),
+            waker_exits: 2,
+            send_instructions: Some(1200),
+        };
+        assert_eq!(counts.rounds[0], round);
+        assert_eq!(counts.rounds[1].exits, exits(&[("hypercall", 1)]));
+        assert_eq!((counts.rounds.len(), counts.exits["idle"]), (2, 3));
     }
 
     const GSPR: &str = "Guest sensitive privileged resource";

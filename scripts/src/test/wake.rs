@@ -1,8 +1,9 @@
 //! Part `wake`: what a wake takes, beside the committed baseline.
 //!
 //! A short form of `cargo xtask bench futex-wake`: our two columns and the bare machine,
-//! one seed. Any exit or instruction more than in the baseline is a failure, where
-//! emulator, kernel and programs are the same; else the goals must be reached.
+//! one seed. One exit, or one instruction of the hypervisor's, more than in the baseline is
+//! a failure, where emulator, kernel and programs are the same; else the goals must be
+//! reached.
 
 use std::io::Write as _;
 use std::time::Duration;

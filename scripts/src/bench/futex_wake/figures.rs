@@ -7,10 +7,10 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::model::{Counts, Reading};
-use super::part::GuestPart;
+use super::part::{GuestPart, Interrupts};
 use super::samples::Summary;
 use crate::bench::systems::{Run, System};
-use crate::bench::trace;
+use crate::bench::trace::{self, Round};
 
 /// The marks around tests/wake, waking and not.
 const WAKE: &str = "wake";
@@ -35,10 +35,8 @@ pub struct Figures {
     pub answered_ns: Summary,
     /// Of one wake, on the average.
     pub wake: Wake,
-    /// Exits of a round that wakes all threads, by reason: the lower quartile.
-    pub round_exits: trace::Exits,
-    /// Exits of the CPU that wakes, in that time, by the wake: the median.
-    pub waker_exits: f64,
+    /// What the usual round takes that wakes all threads.
+    pub round: Usual,
     /// Threads that perf wakes in a repeat.
     pub threads: u32,
 }
@@ -49,16 +47,69 @@ pub struct Figures {
 pub struct Wake {
     /// Exits from guest mode by reason.
     pub exits: BTreeMap<String, f64>,
+    /// The hypervisor's instructions, from each exit to the next entry, by its reason.
+    pub instructions: BTreeMap<String, f64>,
     /// IPIs that physical CPUs sent.
     pub physical_ipis: f64,
     /// Interrupts that the measured kernel's CPUs got from each other.
     pub interrupts: f64,
+    /// Those that they got from their timers.
+    pub ticks: f64,
 }
 
 impl Wake {
     /// Exits for any reason.
     pub fn all_exits(&self) -> f64 {
         self.exits.values().fold(0.0, |sum, exits| sum + exits)
+    }
+
+    /// The hypervisor's instructions after exits for any reason.
+    pub fn all_instructions(&self) -> f64 {
+        let each = self.instructions.values();
+        each.fold(0.0, |sum, instructions| sum + instructions)
+    }
+}
+
+/// What the usual round takes, from its mark until each CPU sleeps again: of each figure
+/// the median of all rounds, which no tick moves that falls into one or the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usual {
+    /// Exits by reason.
+    pub exits: trace::Exits,
+    /// The hypervisor's instructions by the reason of the exit.
+    pub instructions: trace::Exits,
+    /// Exits of the CPU that wakes, until all are woken.
+    pub waker_exits: u64,
+    /// The least instructions of that CPU from one exit to the next until then, the guest's
+    /// and the hypervisor's, in rounds with these exits.
+    pub send_instructions: u64,
+}
+
+impl Usual {
+    fn of(rounds: &[&Round]) -> Self {
+        let median = |of: &dyn Fn(&Round) -> u64| {
+            let counts: Vec<f64> = rounds.iter().map(|round| of(round) as f64).collect();
+            Summary::of(&counts).map_or(0, |of| of.median as u64)
+        };
+        let by_reason = |of: fn(&Round) -> &trace::Exits| {
+            let reasons: BTreeSet<_> = rounds.iter().flat_map(|round| of(round).keys()).collect();
+            let usual = reasons.into_iter().map(|reason| {
+                let count = |round: &Round| of(round).get(reason).copied().unwrap_or(0);
+                (reason.clone(), median(&count))
+            });
+            usual.filter(|(_, count)| *count > 0).collect()
+        };
+        let waker_exits = median(&|round| round.waker_exits);
+        let exits = by_reason(|round| &round.exits);
+        // A round with others has a send that isn't one.
+        let usual = rounds.iter().filter(|round| round.exits == exits);
+        let sends = usual.filter(|round| round.waker_exits == waker_exits);
+        Self {
+            instructions: by_reason(|round| &round.instructions),
+            send_instructions: sends.filter_map(|r| r.send_instructions).min().unwrap_or(0),
+            exits,
+            waker_exits,
+        }
     }
 }
 
@@ -96,22 +147,20 @@ impl Figures {
             rounds_ns: all(|part| &part.rounds_ns)?,
             answered_ns: all(|part| &part.answered_ns)?,
             wake: wake(runs, &parts)?,
-            round_exits: round_exits(runs),
-            waker_exits: waker_exits(runs) / f64::from(threads),
+            round: usual(runs),
             threads,
         })
     }
 
     /// Instructions of the cleanest of perf's repeats, and exits of as many wakes.
     pub fn counts(&self, reading: Reading) -> Counts {
-        let exits = match reading {
-            Reading::All => self.wake.all_exits(),
-            Reading::Waker => self.waker_exits,
-        };
         Counts {
             // A virtual nanosecond is an instruction.
             instructions: self.summary.minimum * 1e6,
-            exits: exits * f64::from(self.threads),
+            exits: match reading {
+                Reading::All => self.wake.all_exits() * f64::from(self.threads),
+                Reading::Waker => self.round.waker_exits as f64,
+            },
         }
     }
 
@@ -142,33 +191,11 @@ pub fn read(path: &Path) -> Result<Vec<Figures>> {
     Ok(file.columns)
 }
 
-/// The lower quartile of the exits of all rounds that wake, by reason.
-fn round_exits(runs: &[Run]) -> trace::Exits {
+/// The usual one of all rounds that wake.
+fn usual(runs: &[Run]) -> Usual {
     let windows = runs.iter().filter_map(|run| run.windows.get(WAKE));
     let rounds: Vec<_> = windows.flat_map(|counts| &counts.rounds).collect();
-    let reasons: BTreeSet<_> = rounds.iter().flat_map(|round| round.keys()).collect();
-    let quartile = |reason: &String| {
-        let counts = rounds
-            .iter()
-            .map(|round| round.get(reason).copied().unwrap_or(0));
-        let counts: Vec<f64> = counts.map(|count| count as f64).collect();
-        Some((reason.clone(), Summary::of(&counts)?.lower_quartile as u64))
-    };
-    reasons
-        .into_iter()
-        .filter_map(quartile)
-        .filter(|(_, count)| *count > 0)
-        .collect()
-}
-
-/// The median of the exits of the CPU that wakes, until all are woken.
-fn waker_exits(runs: &[Run]) -> f64 {
-    let windows = runs.iter().filter_map(|run| run.windows.get(WAKE));
-    let exits: Vec<f64> = windows
-        .flat_map(|counts| &counts.waker)
-        .map(|&n| n as f64)
-        .collect();
-    Summary::of(&exits).map_or(0.0, |of| of.median)
+    Usual::of(&rounds)
 }
 
 /// What a wake took on the average: the difference of the rounds that wake and those that
@@ -182,20 +209,42 @@ fn wake(runs: &[Run], parts: &[GuestPart]) -> Result<Wake> {
             found.with_context(|| format!("nothing was counted at the mark `{name}`"))
         };
         let (with, without) = (window(WAKE)?, window(REST)?);
-        let reasons = with.exits.keys().chain(without.exits.keys());
-        for reason in reasons.collect::<BTreeSet<_>>() {
-            let of = |counts: &trace::Counts| counts.exits.get(reason).map_or(0.0, |&n| n as f64);
-            *sum.exits.entry(reason.clone()).or_default() += of(with) - of(without);
-        }
+        ensure!(
+            with.exits.is_empty() == with.instructions.is_empty(),
+            "the emulator doesn't say what its CPUs execute: it is older than its addition"
+        );
+        add(&mut sum.exits, [&with.exits, &without.exits]);
+        add(
+            &mut sum.instructions,
+            [&with.instructions, &without.instructions],
+        );
         sum.physical_ipis += with.ipis as f64 - without.ipis as f64;
-        let counted = |count: Option<u64>| count.context("the kernel's IPIs weren't counted");
-        sum.interrupts += counted(part.ipis.wake)? as f64 - counted(part.ipis.rest)? as f64;
+        sum.interrupts += more(part.ipis)?;
+        sum.ticks += more(part.ticks)?;
         wakes += part.rounds_ns.len() as f64 * f64::from(part.threads + 1);
     }
-    sum.exits.values_mut().for_each(|exits| *exits /= wakes);
+    let both = sum.exits.values_mut().chain(sum.instructions.values_mut());
+    both.for_each(|count| *count /= wakes);
     sum.physical_ipis /= wakes;
     sum.interrupts /= wakes;
+    sum.ticks /= wakes;
     Ok(sum)
+}
+
+/// The interrupts that there were more while threads were woken.
+fn more(of: Interrupts) -> Result<f64> {
+    let counted = of.wake.zip(of.rest);
+    let (wake, rest) = counted.context("the kernel's interrupts weren't counted")?;
+    Ok(wake as f64 - rest as f64)
+}
+
+/// Adds to `sum` what the first has more than the second.
+fn add(sum: &mut BTreeMap<String, f64>, [with, without]: [&trace::Exits; 2]) {
+    let reasons: BTreeSet<_> = with.keys().chain(without.keys()).collect();
+    for reason in reasons {
+        let of = |exits: &trace::Exits| exits.get(reason).map_or(0.0, |&n| n as f64);
+        *sum.entry(reason.clone()).or_default() += of(with) - of(without);
+    }
 }
 
 #[cfg(test)]
@@ -217,10 +266,13 @@ pub mod tests {
             answered_ns: summary,
             wake: Wake {
                 exits: BTreeMap::from([("idle".to_owned(), exits)]),
+                instructions: BTreeMap::from([("idle".to_owned(), 400.0 * exits)]),
                 ..Wake::default()
             },
-            round_exits: trace::Exits::new(),
-            waker_exits: exits,
+            round: Usual {
+                waker_exits: (exits * 16.0) as u64,
+                ..Usual::default()
+            },
             threads: 16,
         }
     }
@@ -229,14 +281,19 @@ pub mod tests {
         let text = format!(
             "{{\"benchmark\":\"futex-wake\",\"cpus\":2,\"threads\":1,\"kernel\":\"k\",\"perf\":\"p\",\
              \"perf_ms\":[{ms}],\"rounds_ns\":[30,20],\"answered_ns\":[70,80],\
-             \"ipis\":{{\"wake\":9,\"rest\":1}}}}\n"
+             \"ipis\":{{\"wake\":9,\"rest\":1}},\"ticks\":{{\"wake\":7,\"rest\":3}}}}\n"
         );
         let counts = |count: u64| Counts {
             exits: BTreeMap::from([("idle".to_owned(), count)]),
-            rounds: [1, 2, 5]
-                .map(|n| BTreeMap::from([("idle".to_owned(), n)]))
+            instructions: BTreeMap::from([("idle".to_owned(), 100 * count)]),
+            rounds: [1, 2, 5, 2]
+                .map(|n| Round {
+                    exits: BTreeMap::from([("idle".to_owned(), n)]),
+                    instructions: BTreeMap::from([("idle".to_owned(), 10 * n)]),
+                    waker_exits: 2 + n,
+                    send_instructions: Some(1000 * n),
+                })
                 .into(),
-            waker: vec![3, 4, 5],
             ipis: count,
         };
         let windows = [
@@ -258,9 +315,12 @@ pub mod tests {
         // Two rounds a run, of one thread and the answer: eight wakes.
         assert_eq!(figures.wake.exits["idle"], 3.0);
         assert_eq!(figures.wake.physical_ipis, 3.0);
-        assert_eq!(figures.round_exits["idle"], 1);
-        assert_eq!(figures.waker_exits, 4.0);
-        assert_eq!(figures.wake.interrupts, 2.0);
+        assert_eq!(figures.wake.instructions["idle"], 300.0);
+        assert_eq!(figures.round.exits["idle"], 2);
+        assert_eq!(figures.round.instructions["idle"], 20);
+        assert_eq!(figures.round.waker_exits, 4);
+        assert_eq!(figures.round.send_instructions, 2000);
+        assert_eq!((figures.wake.interrupts, figures.wake.ticks), (2.0, 1.0));
         assert_eq!(figures.perf_ms, [0.5, 0.25, 0.75]);
         assert_eq!(
             (figures.rounds_ns.minimum, figures.answered_ns.maximum),

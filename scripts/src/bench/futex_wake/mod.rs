@@ -24,6 +24,7 @@ use serde_json::Value;
 
 use self::figures::Figures;
 pub use self::results::Results;
+pub use self::samples::Summary;
 use super::systems::{CPUS, Lab};
 use super::{Bench, Options};
 use crate::bare;
@@ -37,6 +38,9 @@ use crate::step::Stamp;
 
 /// Its name.
 const NAME: &str = "futex-wake";
+
+/// How many seeds.
+const SEEDS: u64 = 5;
 
 /// The measurement `futex-wake`.
 pub struct FutexWake;
@@ -89,13 +93,14 @@ pub fn measure(cx: &Context, options: &Options) -> Result<Vec<Figures>> {
     let lab = Lab::new(cx)?;
     let job = job(cx, options)?;
     let systems = options.systems();
-    let total = systems.len() as u64 * options.seeds;
+    let seeds = options.seeds(SEEDS);
+    let total = systems.len() as u64 * (seeds.end - seeds.start);
     let mut task = Progress::detect().task(NAME);
     let mut done = 0;
     let mut all = Vec::new();
     for system in systems {
         let mut runs = Vec::new();
-        for seed in options.seeds() {
+        for seed in seeds.clone() {
             let label = system.label();
             let mut stage =
                 |what: &str| task.count(done, total, &format!("{label}, seed {seed}: {what}"));
@@ -110,7 +115,7 @@ pub fn measure(cx: &Context, options: &Options) -> Result<Vec<Figures>> {
             done += 1;
         }
         let figures = Figures::of(system, &runs).with_context(|| system.label())?;
-        let expected = u64::from(options.repeats) * options.seeds;
+        let expected = u64::from(options.repeats) * (seeds.end - seeds.start);
         ensure!(
             figures.perf_ms.len() as u64 == expected,
             "{}: {} of {expected} repeats were measured",

@@ -27,12 +27,14 @@ pub struct GuestPart {
     /// Nanoseconds until it was woken in turn by the last of them.
     pub answered_ns: Vec<u64>,
     /// Interrupts by which the kernel's CPUs woke each other.
-    pub ipis: Ipis,
+    pub ipis: Interrupts,
+    /// Those of its timers.
+    pub ticks: Interrupts,
 }
 
 /// Interrupts that the kernel counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub struct Ipis {
+pub struct Interrupts {
     /// While tests/wake woke threads.
     pub wake: Option<u64>,
     /// While it did all the rest.
@@ -70,7 +72,7 @@ mod tests {
 
     const LINE: &str = "{\"benchmark\":\"futex-wake\",\"cpus\":16,\"threads\":16, \
         \"kernel\":\"7.2.12\",\"perf\":\"7.2\", \"perf_ms\":[0.0220,0.0570],\"rounds_ns\":[21000], \
-        \"answered_ns\":[60000], \"ipis\":{\"wake\":1020,\"rest\":null}}";
+        \"answered_ns\":[60000], \"ipis\":{\"wake\":1020,\"rest\":null}, \"ticks\":{\"wake\":7,\"rest\":3}}";
 
     #[test]
     fn the_line_is_found_among_others() {
@@ -80,6 +82,7 @@ mod tests {
         assert_eq!(part.perf_ms, [0.022, 0.057]);
         assert_eq!(part.ipis.wake, Some(1020));
         assert_eq!(part.ipis.rest, None);
+        assert_eq!(part.ticks.rest, Some(3));
     }
 
     #[test]

@@ -6,19 +6,28 @@ use serde_json::{Value, json};
 use super::figures::Figures;
 use super::goals::{Goal, goals};
 use super::model::{CLOCK_MHZ, MEASURED, Model, Reading};
-use super::{plot, table, versions};
+use super::{SEEDS, plot, table, versions};
 use crate::bench::Options;
 use crate::bench::systems::{CPUS, System};
 use crate::context::Context;
 
-/// What the model is read with.
-const READINGS: [Reading; 2] = [Reading::All, Reading::Waker];
+/// The cost models.
+#[derive(Debug, Clone, Copy)]
+pub struct Models {
+    /// Of the exits of all CPUs: the one that the goals are of.
+    pub all: Model,
+    /// Of the exits of the CPU that wakes.
+    pub waker: Model,
+    /// Of the exits of all CPUs, fitted to one of KVM's guests alone, with the paravirtual
+    /// IPI and without; none where those weren't measured.
+    pub alone: Option<[Model; 2]>,
+}
 
 /// What was measured.
 pub struct Results<'a> {
     /// The columns, the bare machine's first.
     pub figures: Vec<Figures>,
-    models: [Model; 2],
+    models: Models,
     options: &'a Options,
 }
 
@@ -42,8 +51,7 @@ impl<'a> Results<'a> {
 
     /// The goals of the columns that were measured.
     pub fn goals(&self) -> Vec<Goal> {
-        let [all, _] = self.models;
-        goals(&self.figures, all)
+        goals(&self.figures, self.models.all)
     }
 
     /// As a picture.
@@ -61,10 +69,11 @@ impl<'a> Results<'a> {
             let ms = figures.iter().map(|of| model.ms(of.counts(reading)));
             json!({ "constants": model, "ms": ms.collect::<Vec<_>>() })
         };
-        let [all, waker] = self.models;
+        let Models { all, waker, alone } = self.models;
+        let alone = alone.map(|models| models.map(|model| modelled(Reading::All, model)));
         json!({
             "cpus": CPUS,
-            "seeds": options.seeds().collect::<Vec<_>>(),
+            "seeds": options.seeds(SEEDS).collect::<Vec<_>>(),
             "repeats": options.repeats,
             "rounds": options.rounds,
             "versions": versions(cx),
@@ -72,6 +81,7 @@ impl<'a> Results<'a> {
             "models": {
                 "exits_of_all_cpus": modelled(Reading::All, all),
                 "exits_of_the_waker": modelled(Reading::Waker, waker),
+                "exits_of_all_cpus_fitted_to_one_alone": alone,
             },
             "hardware_ms": MEASURED,
         })
@@ -80,18 +90,16 @@ impl<'a> Results<'a> {
 
 /// The cost models: calibrated where KVM was measured, but for what the command line
 /// gives.
-fn models(figures: &[Figures], options: &Options) -> Result<[Model; 2]> {
+fn models(figures: &[Figures], options: &Options) -> Result<Models> {
     let find = |wanted: System| figures.iter().find(|of| of.system == wanted);
     let clock = options.clock_mhz.unwrap_or(CLOCK_MHZ);
     let bare = find(System::Bare).context("the bare machine wasn't measured")?;
     let kvm = find(System::KvmParavirtual).zip(find(System::Kvm));
-    Ok(READINGS.map(|reading| {
+    let kvm = |reading| kvm.map(|(with, without)| [with, without].map(|of| of.counts(reading)));
+    let model = |reading| {
         let bare = bare.counts(reading);
-        let calibrated = match kvm {
-            Some((with, without)) => {
-                let kvm = [with, without].map(|of| of.counts(reading));
-                Model::calibrated(bare, kvm, clock)
-            }
+        let calibrated = match kvm(reading) {
+            Some(kvm) => Model::calibrated(bare, kvm, clock),
             None => Model::with_exits_as_before(bare, clock),
         };
         Model {
@@ -99,7 +107,13 @@ fn models(figures: &[Figures], options: &Options) -> Result<[Model; 2]> {
             exit_cycles: options.exit_cycles.unwrap_or(calibrated.exit_cycles),
             ..calibrated
         }
-    }))
+    };
+    let alone = |kvm| Model::fitted_alone(bare.counts(Reading::All), kvm, clock);
+    Ok(Models {
+        all: model(Reading::All),
+        waker: model(Reading::Waker),
+        alone: kvm(Reading::All).map(alone),
+    })
 }
 
 #[cfg(test)]
@@ -116,15 +130,18 @@ mod tests {
             clock_mhz: Some(1000.0),
             ..Options::default()
         };
-        let [found, _] = models(&all, &options).unwrap();
+        let Models {
+            all: found, alone, ..
+        } = models(&all, &options).unwrap();
         assert_eq!((found.exit_cycles, found.clock_mhz), (7.0, 1000.0));
-        assert!(models(&all[1..], &options).is_err());
+        assert!(alone.is_some() && models(&all[1..], &options).is_err());
     }
 
     #[test]
     fn without_kvm_an_exit_costs_what_it_did() {
         let bare = [figures(System::Bare, &[0.02], 0.0)];
-        let [found, _] = models(&bare, &Options::default()).unwrap();
-        assert_eq!(found.exit_cycles, model::EXIT_CYCLES);
+        let found = models(&bare, &Options::default()).unwrap();
+        assert_eq!(found.all.exit_cycles, model::EXIT_CYCLES);
+        assert!(found.alone.is_none());
     }
 }

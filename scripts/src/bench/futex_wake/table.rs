@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use super::figures::Figures;
 use super::goals::{goals, prices};
 use super::model::{MEASURED, Model, Reading};
+use super::results::Models;
 
 /// All of it: times, what a wake takes, the model, the goals.
-pub fn text(figures: &[Figures], models: [Model; 2]) -> String {
+pub fn text(figures: &[Figures], models: Models) -> String {
     let Some(bare) = figures.first() else {
         return String::new();
     };
@@ -16,11 +17,11 @@ pub fn text(figures: &[Figures], models: [Model; 2]) -> String {
         wakes(figures, bare),
         reasons(figures),
         modelled(figures, models),
-        goals(figures, models[0])
+        goals(figures, models.all)
             .iter()
             .map(ToString::to_string)
             .collect(),
-        prices(figures, models[0]),
+        prices(figures, models.all),
     ];
     parts.join("\n")
 }
@@ -51,25 +52,28 @@ fn times(figures: &[Figures], bare: &Figures) -> String {
 /// What a wake takes more than on the machine itself.
 fn wakes(figures: &[Figures], bare: &Figures) -> String {
     let mut text = format!(
-        "{:28} {:>8} {:>8} {:>8} {:>8} {:>8}\n",
-        "a wake", "+ timed", "+ whole", "exits", "phys IPI", "its IPI"
+        "{:28} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n",
+        "a wake", "+ timed", "+ whole", "exits", "hv instr", "phys IPI", "its IPI", "ticks"
     );
     for of in figures {
         let [timed, whole] = of.added(bare);
         let _ = writeln!(
             text,
-            "{:28} {timed:8.0} {whole:8.0} {:8.2} {:8.2} {:8.2}",
+            "{:28} {timed:8.0} {whole:8.0} {:8.2} {:8.0} {:8.2} {:8.2} {:8.2}",
             of.system.label(),
             of.wake.all_exits(),
+            of.wake.all_instructions(),
             of.wake.physical_ipis,
             of.wake.interrupts,
+            of.wake.ticks,
         );
     }
     text + "+: instructions more than bare, of what perf times (the least), and until the woken thread's\n\
-        answer (the median); exits and IPIs until it sleeps again\n"
+        answer (the median); the others until it sleeps again: exits, the hypervisor's instructions\n\
+        from an exit to the next entry (of KVM's whole host), IPIs sent and got, timer interrupts\n"
 }
 
-/// Exits by reason, the frequent first.
+/// Exits by reason, the frequent first, each with the instructions that they took.
 fn reasons(figures: &[Figures]) -> String {
     let mut text = String::new();
     for of in figures {
@@ -77,7 +81,10 @@ fn reasons(figures: &[Figures]) -> String {
         exits.sort_by(|a, b| b.1.total_cmp(a.1));
         let words = exits.iter().filter(|(_, count)| count.abs() >= 0.005);
         let words: Vec<String> = words
-            .map(|(reason, count)| format!("{reason} {count:.2}"))
+            .map(|&(reason, count)| {
+                let instructions = of.wake.instructions.get(reason).unwrap_or(&0.0);
+                format!("{reason} {count:.2} ({instructions:.0})")
+            })
             .collect();
         if !words.is_empty() {
             let _ = writeln!(text, "{:28} {}", of.system.label(), words.join(", "));
@@ -87,9 +94,9 @@ fn reasons(figures: &[Figures]) -> String {
 }
 
 /// What the model makes of it, and how much hangs on its constants.
-fn modelled(figures: &[Figures], models: [Model; 2]) -> String {
+fn modelled(figures: &[Figures], models: Models) -> String {
     let names: Vec<_> = figures.iter().map(|of| of.system.label()).collect();
-    let [all, waker] = models;
+    let Models { all, waker, alone } = models;
     let mut text = format!(
         "model, an estimate and no time of hardware: cycles = instructions / {:.2} + exits × price, at {:.0} MHz;\n\
          ms, and ÷ bare, of {}\n",
@@ -120,6 +127,17 @@ fn modelled(figures: &[Figures], models: [Model; 2]) -> String {
             Reading::All,
         );
     }
+    for (with, model) in ["with", "without"]
+        .into_iter()
+        .zip(alone.into_iter().flatten())
+    {
+        let price = model.exit_cycles;
+        row(
+            format!("  {price:.0} cycles, by KVM {with} alone"),
+            model,
+            Reading::All,
+        );
+    }
     row(price("the waker alone", waker), waker, Reading::Waker);
     let [bare, paravirtual, native] = MEASURED;
     let _ = writeln!(
@@ -146,14 +164,19 @@ mod tests {
             exit_cycles: 1000.0,
             clock_mhz: 1000.0,
         };
-        let text = text(&all, [model, model.with_exits_at(0.25)]);
+        let models = Models {
+            all: model,
+            waker: model.with_exits_at(0.25),
+            alone: Some([model.with_exits_at(0.75), model]),
+        };
+        let text = text(&all, models);
         let row = |start: &str| {
             let mut rows = text.lines().filter(|line| line.starts_with(start));
             rows.next().unwrap().to_owned()
         };
         assert!(row("Linux KVM, para").contains("   2.00"), "{text}");
-        assert!(text.contains("1250        0     2.50"), "{text}");
-        assert!(text.contains("idle 2.50"), "{text}");
+        assert!(text.contains("1250        0     2.50     1000"), "{text}");
+        assert!(text.contains("idle 2.50 (1000)"), "{text}");
         // 40,000 instructions and 40 exits at 1,000 cycles.
         assert!(
             row("exits of all CPUs, 1000").contains(" 0.0800 (4.00)"),
@@ -161,6 +184,8 @@ mod tests {
         );
         assert!(row("  price × 2").contains(" 0.1200 (6.00)"), "{text}");
         assert!(row("  IPC × 2").contains(" 0.0600 (6.00)"), "{text}");
+        let alone = row("  750 cycles, by KVM with alone");
+        assert!(alone.contains(" 0.0700 (3.50)"), "{text}");
         assert!(
             row("exits of the waker").contains(" 0.0500 (2.50)"),
             "{text}"

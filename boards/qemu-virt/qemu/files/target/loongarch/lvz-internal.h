@@ -73,6 +73,8 @@ static inline bool lvz_stage2_hint_match(CPULoongArchState *env, uint8_t gid,
 /* lvz.c: modes, banks, interrupts */
 void lvz_init(Object *obj);
 void lvz_reset(CPUState *cs);
+void lvz_begin_turn(CPUState *cs);
+void lvz_end_turn(CPUState *cs);
 void lvz_enter(CPULoongArchState *env, uint64_t pc);
 bool lvz_begin_exception(CPUState *cs);
 bool lvz_host_interrupt(CPULoongArchState *env);

@@ -14,6 +14,7 @@
 #include "hw/core/cpu.h"
 #include "migration/cpu.h"
 #include "qom/object.h"
+#include "system/cpu-timers.h"
 #include "cpu.h"
 #include "internals.h"
 #include "csr.h"
@@ -133,6 +134,49 @@ bool lvz_debug_as_host(CPULoongArchState *env, hwaddr gpa, hwaddr *hpa)
     return ret == 0;
 }
 
+/* The processor's own instructions, for who counts them from outside */
+
+/*
+ * Instructions of all processors. Read between two instructions: where a mode
+ * changes, what can_do_io is for has been dealt with.
+ */
+static int64_t lvz_all_insns(CPUState *cs)
+{
+    bool can_do_io = cs->neg.can_do_io;
+    int64_t insns;
+
+    cs->neg.can_do_io = true;
+    insns = icount_get_raw();
+    cs->neg.can_do_io = can_do_io;
+    return insns;
+}
+
+/* This processor begins to execute. */
+void lvz_begin_turn(CPUState *cs)
+{
+    if (icount_enabled()) {
+        cpu_env(cs)->lvz.turn = lvz_all_insns(cs);
+    }
+}
+
+/* Another processor's turn begins. */
+void lvz_end_turn(CPUState *cs)
+{
+    LVZState *lvz = &cpu_env(cs)->lvz;
+
+    if (icount_enabled()) {
+        lvz->insns += lvz_all_insns(cs) - lvz->turn;
+    }
+}
+
+/* Instructions that this processor has executed; 0 without -icount. */
+static uint64_t lvz_insns(CPUState *cs)
+{
+    LVZState *lvz = &cpu_env(cs)->lvz;
+
+    return icount_enabled() ? lvz->insns + lvz_all_insns(cs) - lvz->turn : 0;
+}
+
 /* Modes */
 
 /*
@@ -148,7 +192,10 @@ void lvz_enter(CPULoongArchState *env, uint64_t pc)
     lvz_switch(env);
     env->CSR_GSTAT = FIELD_DP64(env->CSR_GSTAT, CSR_GSTAT, VM, 1);
     bql_unlock();
-    trace_lvz_enter(env_cpu(env)->cpu_index, lvz_gid(env), pc);
+    if (trace_event_get_state_backends(TRACE_LVZ_ENTER)) {
+        trace_lvz_enter(env_cpu(env)->cpu_index, lvz_gid(env), pc,
+                        lvz_insns(env_cpu(env)));
+    }
 }
 
 /*
@@ -234,8 +281,10 @@ bool lvz_begin_exception(CPUState *cs)
     }
 
     badv = lvz_exit_address(env);
-    trace_lvz_exit(cs->cpu_index, loongarch_exception_name(excp), env->pc,
-                   insn, badv);
+    if (trace_event_get_state_backends(TRACE_LVZ_EXIT)) {
+        trace_lvz_exit(cs->cpu_index, loongarch_exception_name(excp), env->pc,
+                       insn, badv, lvz_insns(cs));
+    }
     lvz_switch(env);
     env->CSR_GSTAT = FIELD_DP64(env->CSR_GSTAT, CSR_GSTAT, VM, 0);
     if (has_insn) {

@@ -104,6 +104,8 @@ typedef struct LVZState {
     uint32_t insn;              /* the instruction of a GSPR or HVC exit */
     uint32_t trap_flags;        /* HW_FLAGS_LVZ_*, from GCFG and GTLBC */
     QEMUTimer timer;            /* the guest's constant timer */
+    uint64_t insns;             /* executed before this turn, under -icount */
+    int64_t turn;               /* of all processors, when this turn began */
     LoongArchTLB gtlb[LOONGARCH_TLB_MAX]; /* D-GTLB: first-stage entries */
 } LVZState;
 
