@@ -2,22 +2,26 @@
 //! pass as an initrd.
 //!
 //! A header of 32 bytes (magic, version, number of files, length of it all,
-//! CRC-32 of what follows the header), a table of 64 bytes a file (name
-//! padded with zeros, offset, length), and the files, each on a boundary of
-//! 16 bytes. Numbers are little endian. The reader trusts none of it.
+//! CRC-32 of the table), a table of 64 bytes a file (name padded with zeros,
+//! CRC-32, offset, length), and the files, each on a boundary of 16 bytes.
+//! Numbers are little endian. The reader trusts none of it. A file that is
+//! damaged is so alone: VMs that don't need it can start.
 
+use crate::config::VmConfig;
 use alloc::vec::Vec;
 
 /// "LOONGVSR" in memory order.
 const MAGIC: [u8; 8] = *b"LOONGVSR";
 /// The format's version.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes of the header.
 const HEADER_BYTES: usize = 32;
 /// Bytes of an entry of the table.
 const ENTRY_BYTES: usize = 64;
 /// Longest name, in bytes.
-pub const MAX_NAME: usize = 48;
+pub const MAX_NAME: usize = 44;
+/// Where the rest of an entry lies in it: CRC-32, offset, length.
+const FIELDS: [usize; 3] = [MAX_NAME, MAX_NAME + 4, MAX_NAME + 12];
 /// Most files.
 pub const MAX_FILES: usize = 256;
 /// Boundary that a file begins on.
@@ -32,7 +36,7 @@ pub enum BundleError {
     Version(u32),
     /// They end before the bundle does.
     Truncated,
-    /// The checksum differs.
+    /// The checksum of the table, or of a file, differs.
     Checksum,
     /// An entry of the table points outside, or its name isn't text.
     Entry(usize),
@@ -53,10 +57,13 @@ impl core::fmt::Display for BundleError {
     }
 }
 
-/// A bundle whose checksum and table have been checked.
+/// A file's bytes, if they are what was written.
+pub type Content<'a> = Result<&'a [u8], BundleError>;
+
+/// A bundle whose checksums and table have been checked.
 #[derive(Clone, Debug)]
 pub struct Bundle<'a> {
-    files: Vec<(&'a str, &'a [u8])>,
+    files: Vec<(&'a str, Content<'a>)>,
 }
 
 impl<'a> Bundle<'a> {
@@ -75,32 +82,50 @@ impl<'a> Bundle<'a> {
         let count = number(bytes, 12, 4).ok_or(BundleError::Truncated)? as usize;
         let length = number(bytes, 16, 8).ok_or(BundleError::Truncated)? as usize;
         let checksum = number(bytes, 24, 4).ok_or(BundleError::Truncated)? as u32;
-        let body = bytes
-            .get(HEADER_BYTES..length)
-            .ok_or(BundleError::Truncated)?;
-        if crc32(body) != checksum {
-            return Err(BundleError::Checksum);
-        }
+        let whole = bytes.get(..length).ok_or(BundleError::Truncated)?;
         if count > MAX_FILES {
             return Err(BundleError::TooLarge);
         }
-        let whole = bytes.get(..length).ok_or(BundleError::Truncated)?;
+        let table = HEADER_BYTES..HEADER_BYTES + count * ENTRY_BYTES;
+        if crc32(whole.get(table).ok_or(BundleError::Truncated)?) != checksum {
+            return Err(BundleError::Checksum);
+        }
         let entry = |index| entry(whole, index).ok_or(BundleError::Entry(index));
         let files = (0..count).map(entry).collect::<Result<_, _>>()?;
         Ok(Self { files })
     }
 
-    /// The file called `name`.
+    /// The file called `name`, if there is one.
     #[must_use]
-    pub fn file(&self, name: &str) -> Option<&'a [u8]> {
-        self.files()
-            .find(|(n, _)| *n == name)
-            .map(|(_, bytes)| bytes)
+    pub fn file(&self, name: &str) -> Option<Content<'a>> {
+        let mut files = self.files();
+        files.find(|(n, _)| *n == name).map(|(_, file)| file)
     }
 
     /// Every file with its name, in the bundle's order.
-    pub fn files(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + '_ {
+    pub fn files(&self) -> impl Iterator<Item = (&'a str, Content<'a>)> + '_ {
         self.files.iter().copied()
+    }
+
+    /// The files that describe VMs: their names end in `.vm`.
+    pub fn configurations(&self) -> impl Iterator<Item = (&'a str, Content<'a>)> + '_ {
+        self.files().filter(|(name, _)| name.ends_with(".vm"))
+    }
+
+    /// Whether it is whole, or at least one VM could start all the same.
+    #[must_use]
+    pub fn is_of_use(&self) -> bool {
+        let sound = |name: &str| !matches!(self.file(name), Some(Err(_)));
+        let could_start = |text: &[u8]| {
+            let config = core::str::from_utf8(text).map(VmConfig::read);
+            let Ok(Ok(config)) = config else {
+                return false;
+            };
+            sound(&config.kernel) && config.initramfs.is_none_or(|name| sound(&name))
+        };
+        let mut vms = self.configurations();
+        self.files().all(|(_, file)| file.is_ok())
+            || vms.any(|(_, text)| text.is_ok_and(could_start))
     }
 }
 
@@ -124,19 +149,20 @@ pub fn write(files: &[(&str, &[u8])]) -> Result<Vec<u8>, BundleError> {
             *to = from;
         }
         table.extend(padded);
+        table.extend(crc32(bytes).to_le_bytes());
         table.extend(((data_start + data.len()) as u64).to_le_bytes());
         table.extend((bytes.len() as u64).to_le_bytes());
         data.extend_from_slice(bytes);
         data.resize(data.len().next_multiple_of(ALIGN), 0);
     }
-    table.append(&mut data);
     let mut all = Vec::from(MAGIC);
     all.extend(VERSION.to_le_bytes());
     all.extend((files.len() as u32).to_le_bytes());
-    all.extend(((HEADER_BYTES + table.len()) as u64).to_le_bytes());
+    all.extend(((data_start + data.len()) as u64).to_le_bytes());
     all.extend(crc32(&table).to_le_bytes());
     all.extend([0; 4]);
     all.append(&mut table);
+    all.append(&mut data);
     Ok(all)
 }
 
@@ -151,14 +177,17 @@ fn number(bytes: &[u8], offset: usize, width: usize) -> Option<u64> {
     )
 }
 
-fn entry(whole: &[u8], index: usize) -> Option<(&str, &[u8])> {
+fn entry(whole: &[u8], index: usize) -> Option<(&str, Content<'_>)> {
     let start = HEADER_BYTES + index * ENTRY_BYTES;
     let name = whole.get(start..start + MAX_NAME)?;
     let name = name.split(|&byte| byte == 0).next()?;
-    let offset = number(whole, start + MAX_NAME, 8)?;
-    let end = offset.checked_add(number(whole, start + MAX_NAME + 8, 8)?)?;
+    let [checksum, offset, length] = FIELDS.map(|field| start + field);
+    let offset = number(whole, offset, 8)?;
+    let end = offset.checked_add(number(whole, length, 8)?)?;
     let bytes = whole.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)?;
-    Some((core::str::from_utf8(name).ok()?, bytes))
+    let sound = number(whole, checksum, 4)? == u64::from(crc32(bytes));
+    let content = sound.then_some(bytes).ok_or(BundleError::Checksum);
+    Some((core::str::from_utf8(name).ok()?, content))
 }
 
 /// CRC-32 as in ISO 3309 and zlib.
@@ -213,8 +242,8 @@ mod tests {
     fn what_was_written_is_read() {
         let bytes = two_files();
         let bundle = Bundle::read(&bytes).unwrap();
-        assert_eq!(bundle.file("a.vm"), Some(b"name = a".as_slice()));
-        assert_eq!(bundle.file("kernel"), Some([7; 100].as_slice()));
+        assert_eq!(bundle.file("a.vm"), Some(Ok(b"name = a".as_slice())));
+        assert_eq!(bundle.file("kernel"), Some(Ok([7; 100].as_slice())));
         assert_eq!(bundle.file("b.vm"), None);
         assert_eq!(bundle.files().count(), 2);
     }
@@ -239,17 +268,51 @@ mod tests {
         );
         let short = &good[..good.len() - 1];
         assert_eq!(Bundle::read(short).unwrap_err(), BundleError::Truncated);
-        assert_eq!(damaged(8, 2), BundleError::Version(2));
-        assert_eq!(damaged(good.len() - 1, 1), BundleError::Checksum);
+        assert_eq!(damaged(8, 1), BundleError::Version(1));
         assert_eq!(damaged(HEADER_BYTES, b'x'), BundleError::Checksum);
+        assert_eq!(damaged(13, 1), BundleError::TooLarge);
+    }
+
+    #[test]
+    fn a_damaged_file_leaves_the_others() {
+        let mut bytes = two_files();
+        let place = bytes.iter().position(|&byte| byte == 7).unwrap();
+        bytes[place + 99] ^= 1;
+        let bundle = Bundle::read(&bytes).unwrap();
+        assert_eq!(bundle.file("kernel"), Some(Err(BundleError::Checksum)));
+        assert_eq!(bundle.file("a.vm"), Some(Ok(b"name = a".as_slice())));
+    }
+
+    #[test]
+    fn damage_that_leaves_no_vm_makes_it_useless() {
+        let vm = |kernel: &str| format!("name=a\nvcpus=1\nmemory=1M\nkernel={kernel}\n");
+        let (a, b) = (vm("k"), vm("l"));
+        let files = [
+            ("a.vm", a.as_bytes()),
+            ("b.vm", b.as_bytes()),
+            ("k", b"kk"),
+            ("l", b"ll"),
+        ];
+        let of_use = |damaged: &[&[u8]]| {
+            let mut bytes = write(&files).unwrap();
+            for file in damaged {
+                let mut places = bytes.windows(file.len());
+                let place = places.rposition(|window| window == *file).unwrap();
+                bytes[place] ^= 1;
+            }
+            Bundle::read(&bytes).unwrap().is_of_use()
+        };
+        assert!(of_use(&[]) && of_use(&[b"kk"]) && of_use(&[a.as_bytes()]));
+        assert!(!of_use(&[b"kk", b"ll"]) && !of_use(&[b"kk", b.as_bytes()]));
     }
 
     #[test]
     fn tables_that_point_outside_are_refused() {
         let mut bytes = two_files();
-        let offset = HEADER_BYTES + MAX_NAME;
+        let offset = HEADER_BYTES + FIELDS[1];
         bytes[offset..offset + 8].copy_from_slice(&u64::MAX.to_le_bytes());
-        let checksum = crc32(&bytes[HEADER_BYTES..]).to_le_bytes();
+        let table = HEADER_BYTES..HEADER_BYTES + 2 * ENTRY_BYTES;
+        let checksum = crc32(&bytes[table]).to_le_bytes();
         bytes[24..28].copy_from_slice(&checksum);
         assert_eq!(Bundle::read(&bytes).unwrap_err(), BundleError::Entry(0));
     }
@@ -271,8 +334,10 @@ mod tests {
                 bytes[..8].copy_from_slice(&MAGIC);
                 bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
                 let length = bytes.len() as u64;
+                let count = (length as usize - HEADER_BYTES) / ENTRY_BYTES;
+                bytes[12..16].copy_from_slice(&(count as u32).to_le_bytes());
                 bytes[16..24].copy_from_slice(&length.to_le_bytes());
-                let checksum = crc32(&bytes[HEADER_BYTES..]);
+                let checksum = crc32(&bytes[HEADER_BYTES..][..count * ENTRY_BYTES]);
                 bytes[24..28].copy_from_slice(&checksum.to_le_bytes());
             }
             let _ = Bundle::read(&bytes);

@@ -22,8 +22,12 @@ const PHYSICAL: u64 = (1 << 48) - 1;
 /// Why an ELF can't be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElfError {
-    /// It isn't an ELF for LoongArch of 64 bits, or is damaged.
+    /// It is for the machine of this ELF number.
+    Machine(u16),
+    /// It isn't an ELF of 64 bits, or is damaged.
     Malformed,
+    /// It ends before a segment does.
+    Truncated,
     /// A segment at this address isn't in the VM's RAM.
     OutsideRam(Gpa),
     /// The command line doesn't fit into a page, or there's no room for it.
@@ -33,7 +37,11 @@ pub enum ElfError {
 impl core::fmt::Display for ElfError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Malformed => write!(f, "not a 64-bit LoongArch ELF, or damaged"),
+            Self::Machine(number) => {
+                write!(f, "an ELF for another machine (number {number:#x})")
+            }
+            Self::Malformed => write!(f, "not a 64-bit ELF, or damaged"),
+            Self::Truncated => write!(f, "truncated"),
             Self::OutsideRam(at) => write!(f, "the segment at {at} isn't in RAM"),
             Self::CommandLine => write!(f, "no room for the command line"),
         }
@@ -52,7 +60,10 @@ pub fn load(
 ) -> Result<Start, ElfError> {
     let elf = ElfBytes::<LittleEndian>::minimal_parse(file).map_err(|_| ElfError::Malformed)?;
     let header = elf.ehdr;
-    if header.e_machine != EM_LOONGARCH || file.get(4) != Some(&ELFCLASS64) {
+    if header.e_machine != EM_LOONGARCH {
+        return Err(ElfError::Machine(header.e_machine));
+    }
+    if file.get(4) != Some(&ELFCLASS64) {
         return Err(ElfError::Malformed);
     }
     let segments = elf.segments().ok_or(ElfError::Malformed)?;
@@ -78,7 +89,7 @@ fn load_segment(
         let start = usize::try_from(segment.p_offset).ok()?;
         file.get(start..usize::try_from(end).ok()?)
     });
-    let bytes = range.ok_or(ElfError::Malformed)?;
+    let bytes = range.ok_or(ElfError::Truncated)?;
     let size = segment.p_memsz.max(segment.p_filesz);
     if size > 0 {
         let buffer = ram.buffer(memory, at, size);
@@ -173,16 +184,22 @@ mod tests {
     #[test]
     fn damaged_files_are_refused() {
         let good = elf(0, 120, 8);
+        let changed = |at: usize, value: u8| {
+            let mut file = good.clone();
+            file[at] = value;
+            file
+        };
         for length in [0, 4, 63, 70, 119] {
             assert!(try_load(&good[..length], "").0.is_err(), "{length}");
         }
-        assert_eq!(
-            try_load(&elf(0, u64::MAX, 8), "").0,
-            Err(ElfError::Malformed)
-        );
-        let mut other = good.clone();
-        other[18] = 62;
-        assert_eq!(try_load(&other, "").0, Err(ElfError::Malformed));
+        for (file, error) in [
+            (&elf(0, u64::MAX, 8)[..], ElfError::Truncated),
+            (&good[..good.len() - 1], ElfError::Truncated),
+            (&changed(18, 62), ElfError::Machine(0x13e)),
+            (&changed(4, 1), ElfError::Malformed),
+        ] {
+            assert_eq!(try_load(file, "").0, Err(error), "{error}");
+        }
         let long = "x".repeat(PAGE_BYTES as usize);
         assert_eq!(try_load(&good, &long).0, Err(ElfError::CommandLine));
     }

@@ -25,6 +25,7 @@ mod options;
 mod refusal;
 
 use crate::arch::{boot, cpu, lvz};
+use crate::bundle::{Bundle, BundleError};
 use crate::heap;
 use crate::mm::addr::Hpa;
 use crate::mm::phys::Identity;
@@ -95,7 +96,7 @@ fn find(firmware: &Firmware) -> Result<Found, Refusal> {
     }
     let tables = check_machine(firmware)?;
     let bundle = bundle::find(firmware)?;
-    crate::bundle::Bundle::read(bundle).map_err(Refusal::Bundle)?;
+    check_bundle(bundle).map_err(Refusal::Bundle)?;
     let seed = tables.seed.is_empty().then(|| firmware.seed());
     Ok(Found {
         bundle,
@@ -106,6 +107,13 @@ fn find(firmware: &Firmware) -> Result<Found, Refusal> {
         }),
         seed: seed.flatten(),
     })
+}
+
+/// Refuses a bundle with so much damage that none of its VMs could start.
+fn check_bundle(bytes: &[u8]) -> Result<(), BundleError> {
+    let bundle = Bundle::read(bytes)?;
+    let some = bundle.is_of_use();
+    some.then_some(()).ok_or(BundleError::Checksum)
 }
 
 /// Refuses an image of another board.

@@ -27,14 +27,12 @@ use crate::start::FRAMES;
 use crate::vcpu::{StopReason, Vcpu};
 use crate::vm::{Notifier, Vm};
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use spin::{Mutex, Once};
-
-/// End of the names of configurations in a bundle.
-const CONFIG_SUFFIX: &str = ".vm";
 
 /// A VM of the bundle, whether it runs or not.
 #[derive(Debug)]
@@ -79,9 +77,9 @@ fn guests() -> &'static [Guest] {
 /// it prints, unless `lines` is wanted.
 pub fn all(bundle: &Bundle<'static>, cpus: &'static [Mailbox], lines: bool) {
     let mut accepted: Vec<Guest> = Vec::new();
-    let texts = bundle.files();
-    for (name, text) in texts.filter(|(name, _)| name.ends_with(CONFIG_SUFFIX)) {
-        match read(bundle, text, &accepted, cpus) {
+    for (name, text) in bundle.configurations() {
+        let guest = text.map_err(|error| error.to_string());
+        match guest.and_then(|text| read(bundle, text, &accepted, cpus)) {
             Ok(guest) => accepted.push(guest),
             Err(why) => log::error!("{name}: {why}"),
         }
@@ -120,8 +118,8 @@ fn read(
     }
     let initramfs = config.initramfs.as_ref();
     let files = Files {
-        kernel: bundle.file(&config.kernel).unwrap_or_default(),
-        initramfs: initramfs.and_then(|name| bundle.file(name)),
+        kernel: content(bundle, &config.kernel)?,
+        initramfs: initramfs.map(|name| content(bundle, name)).transpose()?,
     };
     Ok(Guest {
         port: Arc::new(Port::new(accepted.len(), &config.name)),
@@ -133,6 +131,12 @@ fn read(
         began: AtomicU64::new(0),
         pace: Mutex::default(),
     })
+}
+
+/// The bytes of a file, which has been looked for.
+fn content(bundle: &Bundle<'static>, name: &str) -> Result<&'static [u8], String> {
+    let file = bundle.file(name).unwrap_or(Ok(&[]));
+    file.map_err(|error| format!("{name}: {error}"))
 }
 
 /// Bytes of free RAM.

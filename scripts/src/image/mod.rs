@@ -5,6 +5,7 @@ pub mod content;
 pub mod disk;
 mod trees;
 
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -176,10 +177,11 @@ pub fn memory_of(path: &Path) -> Result<u64> {
         let bundle = disk::read(&disk, BUNDLE)?;
         let bundle = hv::bundle::Bundle::read(&bundle)
             .map_err(|error| anyhow::anyhow!("{BUNDLE}: {error}"))?;
-        let texts = bundle.files().filter(|(name, _)| name.ends_with(".vm"));
-        let memory = texts.map(|(name, text)| {
+        let memory = bundle.configurations().map(|(name, text)| {
+            let wrong = |error: &dyn Display| anyhow::anyhow!("{BUNDLE}: {name}: {error}");
+            let text = text.map_err(|error| wrong(&error))?;
             let config = VmConfig::read(&String::from_utf8_lossy(text));
-            let config = config.map_err(|error| anyhow::anyhow!("{BUNDLE}: {name}: {error}"))?;
+            let config = config.map_err(|error| wrong(&error))?;
             Ok(config.memory >> 20)
         });
         memory.sum()
@@ -218,11 +220,18 @@ mod tests {
         };
         write(&path, &file(bundle.clone())).unwrap();
         assert_eq!(memory_of(&path).unwrap(), 128);
-        write(&path, &file(bundle[..40].to_vec())).unwrap();
-        let why = format!("{:#}", memory_of(&path).unwrap_err());
-        assert!(
-            why.contains("x.img is no image of `cargo xtask image`: loongvisor/bundle: truncated"),
-            "{why}"
-        );
+        let mut damaged = bundle.clone();
+        let place = bundle.windows(vm.len()).position(|window| window == vm);
+        damaged[place.unwrap()] ^= 1;
+        for (bundle, said) in [
+            (bundle[..40].to_vec(), "truncated"),
+            (damaged, "a.vm: bad checksum"),
+        ] {
+            write(&path, &file(bundle)).unwrap();
+            let why = format!("{:#}", memory_of(&path).unwrap_err());
+            let said =
+                format!("x.img is no image of `cargo xtask image`: loongvisor/bundle: {said}");
+            assert!(why.contains(&said), "{why}");
+        }
     }
 }

@@ -270,7 +270,7 @@ mod tests {
         let bundle = hv::bundle::Bundle::read(&bytes).unwrap();
         let names: Vec<&str> = bundle.files().map(|(name, _)| name).collect();
         assert_eq!(names, ["a.vm", "b.vm", "k", "rd"]);
-        assert_eq!(bundle.file("k"), Some(image().as_slice()));
+        assert_eq!(bundle.file("k"), Some(Ok(image().as_slice())));
     }
 
     #[test]
@@ -319,10 +319,17 @@ mod tests {
         let folder = Folder::new();
         std::fs::write(folder.folder.path().join("half"), &image()[..0x50]).unwrap();
         std::fs::write(folder.folder.path().join("empty"), b"").unwrap();
+        let mut arm = image();
+        arm[0x44..0x46].copy_from_slice(&0xaa64u16.to_le_bytes());
+        std::fs::write(folder.folder.path().join("arm"), arm).unwrap();
         for (more, why) in [
             ("kernel = \"none\"", ":4: none can't be read"),
             ("kernel = \"half\"", ":4: half can't be used: truncated"),
             ("kernel = \"rd\"", ":4: rd can't be used: neither an ELF"),
+            (
+                "kernel = \"arm\"",
+                ":4: arm can't be used: a kernel for another machine",
+            ),
             ("initramfs = \"empty\"", ":4: empty is empty"),
             ("physical-ids = \"5\"", ":4: Linux boots only if the first"),
         ] {

@@ -2,8 +2,9 @@
 //! have made: each is refused by name, and the good VM beside them runs.
 
 use std::fs;
+use std::ops::Range;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 
 use super::LIMIT;
 use crate::context::Context;
@@ -15,7 +16,7 @@ use crate::suite::to_end;
 use crate::test::{Options, Tally};
 
 /// Names of VMs, their kernel and initramfs, more lines, and what is said.
-const BAD: [(&str, &str, &str, &str, &str); 8] = [
+const BAD: [(&str, &str, &str, &str, &str); 12] = [
     (
         "arm",
         "arm",
@@ -24,6 +25,22 @@ const BAD: [(&str, &str, &str, &str, &str); 8] = [
         "arm: a kernel for another machine (PE number 0xaa64)",
     ),
     ("half", "half", "", "", "half: truncated"),
+    (
+        "x86",
+        "x86",
+        "",
+        "",
+        "x86: an ELF for another machine (number 0x3e)",
+    ),
+    (
+        "short",
+        "short",
+        "",
+        "",
+        "short: not a 64-bit ELF, or damaged",
+    ),
+    ("rotten", "rotten", "", "", "rotten: bad checksum"),
+    ("rotten-rd", "kernel", "rotten", "", "rotten: bad checksum"),
     (
         "text",
         "rd",
@@ -62,6 +79,13 @@ const BAD: [(&str, &str, &str, &str, &str); 8] = [
     ),
 ];
 
+/// A file that is damaged once the bundle has been written.
+const ROTTEN: &[u8] = b"what is in the file that is spoilt";
+
+/// Where an ELF has its machine's number, and that of x86-64.
+const ELF_MACHINE: Range<usize> = 18..20;
+const EM_X86_64: u16 = 62;
+
 /// Runs the checks.
 ///
 /// # Errors
@@ -77,7 +101,12 @@ pub fn run(
     rd.extend(fs::read(Image::Shell.path(cx))?);
     let mut texts = vec![(
         "good.vm".to_owned(),
-        text("good", "kernel", "rd", "exclusive = true\ncpus = 0"),
+        text(
+            "good",
+            "kernel",
+            "rd",
+            "memory = 128M\nexclusive = true\ncpus = 0",
+        ),
     )];
     for (name, kernel, initramfs, more, _) in BAD {
         texts.push((format!("{name}.vm"), text(name, kernel, initramfs, more)));
@@ -88,6 +117,11 @@ pub fn run(
         b"MZ\0\0zimg".as_slice(),
         vec![1; 40 << 20],
     );
+    let mut x86 = fs::read(hypervisor.image())?;
+    let short = x86.get(..x86.len() / 2).unwrap_or_default().to_vec();
+    x86.get_mut(ELF_MACHINE)
+        .context("an ELF")?
+        .copy_from_slice(&EM_X86_64.to_le_bytes());
     let mut files: Vec<(&str, &[u8])> = texts
         .iter()
         .map(|(name, text)| (name.as_str(), text.as_bytes()))
@@ -99,8 +133,12 @@ pub fn run(
         ("arm", &arm),
         ("zboot", zboot),
         ("large", &large),
+        ("x86", &x86),
+        ("short", &short),
+        ("rotten", ROTTEN),
     ]);
-    let bundle = hv::bundle::write(&files).map_err(|error| anyhow!("{error}"))?;
+    let mut bundle = hv::bundle::write(&files).map_err(|error| anyhow!("{error}"))?;
+    spoil(&mut bundle)?;
     let machine = hypervisor.with_initrd(&bundle, 2, Timing::Deterministic { seed: 1 })?;
     let printed = to_end(&machine, LIMIT)?;
     let printed = String::from_utf8_lossy(&printed);
@@ -125,7 +163,7 @@ fn text(name: &str, kernel: &str, initramfs: &str, more: &str) -> String {
     let memory = if more.contains("memory") {
         ""
     } else {
-        "memory = 128M\n"
+        "memory = 64M\n"
     };
     let initramfs = if initramfs.is_empty() {
         String::new()
@@ -137,6 +175,15 @@ fn text(name: &str, kernel: &str, initramfs: &str, more: &str) -> String {
          command_line = loglevel=4\ndevice = uart\ndevice = pch-pic\ndevice = power\n\
          device = ports\npv_ipi = true\n{more}\n"
     )
+}
+
+/// Changes [`ROTTEN`] in `bundle`.
+fn spoil(bundle: &mut [u8]) -> Result<()> {
+    let mut windows = bundle.windows(ROTTEN.len());
+    let at = windows.rposition(|window| window == ROTTEN);
+    let byte = at.and_then(|at| bundle.get_mut(at));
+    *byte.context("the file isn't in the bundle")? ^= 1;
+    Ok(())
 }
 
 /// `kernel`, with another machine's number in its PE header.
