@@ -9,7 +9,7 @@ pub mod pace;
 pub mod placement;
 mod read;
 
-pub use read::{NOT_A_DEVICE, NOT_A_POLICY, NOT_A_SIZE, list};
+pub use read::{NOT_A_DEVICE, NOT_A_POLICY, NOT_A_POLL, NOT_A_SIZE, NOT_A_WAIT, list};
 
 use crate::dev::layout;
 use crate::mm::addr::{Gpa, PAGE_BYTES, overlap};
@@ -31,6 +31,11 @@ pub const MAX_IDLE_POLL: u64 = 10_000;
 /// sleeps is woken by an IPI, and so is a CPU that runs; with 20 microseconds
 /// a pipe between two processes took twice as many instructions.
 pub const DEFAULT_IDLE_POLL: u64 = 0;
+/// The longest that a VM may be made to wait before it starts anew, in
+/// milliseconds, and what it is unless the configuration says otherwise.
+pub const MAX_RESTART_WAIT: u64 = 3_600_000;
+/// See [`MAX_RESTART_WAIT`].
+pub const DEFAULT_RESTART_WAIT: u64 = 1000;
 /// Where a VM's RAM below its devices ends, as on QEMU's `virt`.
 pub const LOW_RAM_END: u64 = 0x1000_0000;
 /// Where the rest of its RAM begins.
@@ -157,6 +162,9 @@ pub struct VmConfig {
     pub exclusive: bool,
     /// When it starts anew.
     pub restart: Restart,
+    /// How long it waits at most before it starts anew by itself, where it
+    /// ends at once again and again, in milliseconds; 0: it doesn't wait.
+    pub restart_wait: u64,
     /// Bytes of RAM.
     pub memory: u64,
     /// The bundle's file that it starts: an ELF, or a Linux kernel image.

@@ -1,19 +1,23 @@
 //! The text of a configuration, taken apart.
 
 use super::{
-    ConfigError, DEFAULT_IDLE_POLL, Device, DeviceKind, MAX_IDLE_POLL, MAX_NAME, MAX_VCPUS,
-    Restart, VmConfig,
+    ConfigError, DEFAULT_IDLE_POLL, DEFAULT_RESTART_WAIT, Device, DeviceKind, MAX_IDLE_POLL,
+    MAX_NAME, MAX_RESTART_WAIT, MAX_VCPUS, Restart, VmConfig,
 };
 use crate::mm::addr::Gpa;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What a size, a device, a restart policy must look like.
+/// What a size, a device, a restart policy or a time must look like.
 pub const NOT_A_SIZE: &str = "not a size, such as 512M or 2G";
 /// See [`NOT_A_SIZE`].
 pub const NOT_A_DEVICE: &str = "not a device: pch-pic, uart, pch-msi, rtc, power or ports";
 /// See [`NOT_A_SIZE`].
 pub const NOT_A_POLICY: &str = "not a restart policy: never, reset or always";
+/// See [`NOT_A_SIZE`].
+pub const NOT_A_WAIT: &str = "not a number of milliseconds up to 3600000";
+/// See [`NOT_A_SIZE`].
+pub const NOT_A_POLL: &str = "not a number of microseconds up to 10000";
 
 #[derive(Default)]
 pub(super) struct Reader {
@@ -23,6 +27,7 @@ pub(super) struct Reader {
     cpus: Vec<usize>,
     exclusive: bool,
     restart: Restart,
+    restart_wait: Option<u64>,
     memory: Option<u64>,
     kernel: Option<String>,
     initramfs: Option<String>,
@@ -46,6 +51,10 @@ impl Reader {
             "cpus" => self.cpus = list(value).ok_or(bad("not a list of numbers"))?,
             "exclusive" => self.exclusive = value.parse().map_err(|_| bad("not true or false"))?,
             "restart" => self.restart = restart(value).ok_or(bad(NOT_A_POLICY))?,
+            "restart_wait" => {
+                let wait = number_up_to(value, MAX_RESTART_WAIT);
+                self.restart_wait = Some(wait.ok_or(bad(NOT_A_WAIT))?);
+            }
             "memory" => self.memory = Some(size(value).ok_or(bad(NOT_A_SIZE))?),
             "kernel" => self.kernel = Some(value.into()),
             "initramfs" => self.initramfs = Some(value.into()),
@@ -57,8 +66,8 @@ impl Reader {
             }
             "control" => self.control = value.parse().map_err(|_| bad("not true or false"))?,
             "idle_poll" => {
-                let poll = value.parse().ok().filter(|poll| *poll <= MAX_IDLE_POLL);
-                self.idle_poll = Some(poll.ok_or(bad("not a number of microseconds up to 10000"))?);
+                let poll = number_up_to(value, MAX_IDLE_POLL);
+                self.idle_poll = Some(poll.ok_or(bad(NOT_A_POLL))?);
             }
             _ => return Err(ConfigError::UnknownKey(number, key.into())),
         }
@@ -84,6 +93,7 @@ impl Reader {
             cpus: self.cpus,
             exclusive: self.exclusive,
             restart: self.restart,
+            restart_wait: self.restart_wait.unwrap_or(DEFAULT_RESTART_WAIT),
             memory: self.memory.ok_or(ConfigError::Missing("memory"))?,
             kernel: self.kernel.ok_or(ConfigError::Missing("kernel"))?,
             initramfs: self.initramfs,
@@ -121,6 +131,10 @@ pub fn list<T: TryFrom<u64>>(text: &str) -> Option<Vec<T>> {
         }
     }
     Some(all)
+}
+
+fn number_up_to(text: &str, most: u64) -> Option<u64> {
+    text.parse().ok().filter(|number| *number <= most)
 }
 
 /// A number, decimal or with 0x.

@@ -16,6 +16,7 @@ const GOOD: &str = "
     pv_ipi = true
     pv_steal_time = true
     idle_poll = 50
+    restart_wait = 60000
 ";
 
 fn limits(has_file: &dyn Fn(&str) -> bool) -> Limits<'_> {
@@ -45,7 +46,7 @@ fn a_good_configuration_is_read_and_passes() {
     assert_eq!(config.command_line, "a=1 b");
     assert_eq!(config.devices[0].base, Gpa::new(0x1fe0_01e0));
     assert!(config.pv_ipi && config.pv_steal_time);
-    assert_eq!(config.idle_poll, 50);
+    assert_eq!((config.idle_poll, config.restart_wait), (50, 60_000));
     assert_eq!(
         config.ram(),
         [(Gpa::new(0), LOW_RAM_END), (Gpa::new(HIGH_RAM), 256 << 20)]
@@ -181,6 +182,8 @@ fn bad_lines_are_named() {
             ConfigError::Syntax(1, "not a list of numbers"),
         ),
         ("device = toaster", ConfigError::Syntax(1, NOT_A_DEVICE)),
+        ("idle_poll = 10001", ConfigError::Syntax(1, NOT_A_POLL)),
+        ("restart_wait = 3600001", ConfigError::Syntax(1, NOT_A_WAIT)),
         ("colour = red", ConfigError::UnknownKey(1, "colour".into())),
         ("vcpus = 1", ConfigError::Missing("name")),
         ("vcpus = 2\nids = 1", ConfigError::IdCount(1, 2)),
@@ -217,4 +220,6 @@ fn what_may_stand_there_is_named() {
     assert!(devices.iter().all(|name| NOT_A_DEVICE.contains(name)));
     let policies = Restart::ALL.map(Restart::name);
     assert!(policies.iter().all(|name| NOT_A_POLICY.contains(name)));
+    assert!(NOT_A_POLL.ends_with(&alloc::format!(" {MAX_IDLE_POLL}")));
+    assert!(NOT_A_WAIT.ends_with(&alloc::format!(" {MAX_RESTART_WAIT}")));
 }

@@ -253,7 +253,7 @@ impl Guest {
         }
         let began = self.began.load(Ordering::Relaxed);
         let lived = cpu::ticks().saturating_sub(began) / ticks_per_ms();
-        self.pace.lock().after(lived)
+        self.pace.lock().after(lived, self.config.restart_wait)
     }
 }
 

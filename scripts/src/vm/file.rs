@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
 use hv::config::{
-    ConfigError, DeviceKind, MAX_PHYSICAL_ID, NOT_A_DEVICE, NOT_A_POLICY, NOT_A_SIZE, VmConfig,
+    ConfigError, DeviceKind, MAX_PHYSICAL_ID, NOT_A_DEVICE, NOT_A_POLICY, NOT_A_POLL, NOT_A_SIZE,
+    NOT_A_WAIT, VmConfig,
 };
 use serde::Deserialize;
 use toml::Spanned;
@@ -29,6 +30,7 @@ struct Text {
     command_line: Option<Spanned<String>>,
     devices: Option<Spanned<Vec<String>>>,
     restart: Option<Spanned<String>>,
+    restart_wait_ms: Option<Spanned<u64>>,
     idle_poll_us: Option<Spanned<u64>>,
     #[serde(default)]
     paravirt: Paravirt,
@@ -121,6 +123,9 @@ impl VmFile {
         line("kernel", kernel);
         if let Some(initramfs) = initramfs {
             line("initramfs", initramfs);
+        }
+        if let Some(wait) = &text.restart_wait_ms {
+            line("restart_wait", &wait.as_ref().to_string());
         }
         if let Some(poll) = &text.idle_poll_us {
             line("idle_poll", &poll.as_ref().to_string());
@@ -232,9 +237,8 @@ impl VmFile {
             NOT_A_SIZE => Some(text.memory.span()),
             NOT_A_DEVICE => text.devices.as_ref().map(Spanned::span),
             NOT_A_POLICY => text.restart.as_ref().map(Spanned::span),
-            "not a number of microseconds up to 10000" => {
-                text.idle_poll_us.as_ref().map(Spanned::span)
-            }
+            NOT_A_WAIT => text.restart_wait_ms.as_ref().map(Spanned::span),
+            NOT_A_POLL => text.idle_poll_us.as_ref().map(Spanned::span),
             _ => lists.into_iter().find(bad_list).map(Spanned::span),
         };
         self.at(&span.unwrap_or(0..0), what)
@@ -269,7 +273,8 @@ mod tests {
     const GOOD: &str = "name = \"web\"\nvcpus = 2\nphysical-ids = \"0,5\"\nmemory = \"1G\"\n\
                         kernel = \"k\"\ninitramfs = \"i\"\ncommand-line = \"quiet a=b\"\n\
                         cpus = \"0-3\"\nexclusive = true\nrestart = \"always\"\n\
-                        devices = [\"uart\"]\nidle-poll-us = 30\n[paravirt]\nipi = false\n";
+                        devices = [\"uart\"]\nidle-poll-us = 30\n\
+                        restart-wait-ms = 60000\n[paravirt]\nipi = false\n";
 
     fn parse(source: &str) -> Result<VmFile> {
         VmFile::parse(Path::new("f/web.toml"), source.to_owned())
@@ -293,7 +298,7 @@ mod tests {
         assert_eq!((config.ids, config.cpus), (vec![0, 5], vec![0, 1, 2, 3]));
         assert_eq!(config.command_line, "quiet a=b");
         assert!(config.exclusive && !config.pv_ipi);
-        assert_eq!(config.idle_poll, 30);
+        assert_eq!((config.idle_poll, config.restart_wait), (30, 60_000));
         assert_eq!(config.devices.len(), 1);
     }
 
@@ -304,6 +309,7 @@ mod tests {
         assert_eq!(config.ids, [0, 1, 2]);
         assert_eq!(config.devices.len(), DeviceKind::ALL.len());
         assert!(config.pv_ipi && !config.exclusive && config.cpus.is_empty());
+        assert_eq!((config.idle_poll, config.restart_wait), (0, 1000));
     }
 
     #[test]
@@ -313,7 +319,7 @@ mod tests {
                 ("exclusive", "colour"),
                 "f/web.toml:9: unknown field `colour`",
             ),
-            (("ipi =", "ipj ="), "f/web.toml:14: unknown field `ipj`"),
+            (("ipi =", "ipj ="), "f/web.toml:15: unknown field `ipj`"),
             (("vcpus = 2", "vcpus = 129"), "f/web.toml:2: 129 vCPUs"),
             (
                 ("vcpus = 2", "vcpus = 3"),
@@ -329,6 +335,10 @@ mod tests {
             ),
             (("quiet", "quiet\\n"), "f/web.toml:7: no line breaks"),
             (("us = 30", "us = 10001"), "f/web.toml:12: not a number of"),
+            (
+                ("ms = 60000", "ms = 3600001"),
+                "f/web.toml:13: not a number of milliseconds",
+            ),
             (("\"web\"", "\"we b\""), "f/web.toml:1: a name"),
             (("kernel =", "kernel"), "f/web.toml:5:"),
         ] {
