@@ -1,7 +1,7 @@
 //! The hypervisor with test guests, as a machine to start.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use hv::config::DeviceKind;
@@ -85,15 +85,6 @@ impl Hypervisor {
         })
     }
 
-    /// From now on the VMs run `program`, an ELF, instead of the test guests' program.
-    ///
-    /// # Errors
-    /// It can't be read.
-    pub fn set_guest(&mut self, program: &Path) -> Result<()> {
-        self.guest = std::fs::read(program)?;
-        Ok(())
-    }
-
     /// The file of the hypervisor's program.
     pub fn image(&self) -> &PathBuf {
         &self.image
@@ -114,6 +105,20 @@ impl Hypervisor {
     /// # Errors
     /// The bundle can't be made or written.
     pub fn machine(&self, vms: &[GuestVm], cpus: u32, timing: Timing) -> Result<Qemu> {
+        self.machine_with(&self.guest, vms, cpus, timing)
+    }
+
+    /// The machine that runs `vms` with the ELF `program` instead of the test guests'.
+    ///
+    /// # Errors
+    /// As [`Hypervisor::machine`].
+    pub fn machine_with(
+        &self,
+        program: &[u8],
+        vms: &[GuestVm],
+        cpus: u32,
+        timing: Timing,
+    ) -> Result<Qemu> {
         let texts: Vec<(String, String)> = vms
             .iter()
             .map(|vm| (format!("{}.vm", vm.name), vm.configuration()))
@@ -122,7 +127,7 @@ impl Hypervisor {
             .iter()
             .map(|(name, text)| (name.as_str(), text.as_bytes()))
             .collect();
-        files.push((GUEST, &self.guest));
+        files.push((GUEST, program));
         let bundle = hv::bundle::write(&files).map_err(|error| anyhow::anyhow!("{error}"))?;
         self.with_initrd(&bundle, cpus, timing)
     }

@@ -311,7 +311,7 @@ fn ours(lab: &Lab<'_>, paravirtual: bool, seed: u64, job: &Job, shape: Shape) ->
     };
     let vms: Vec<LinuxVm> = shape.vms().into_iter().map(vm).collect();
     let timing = Timing::Deterministic { seed };
-    let machine = files.machine(lab.cx, &lab.hypervisor, &vms, shape.cpus(), timing, "")?;
+    let machine = files.machine(lab.cx, &lab.hypervisor, &vms, shape.cpus(), timing)?;
     let files = Box::new(files);
     Ok(Ready { machine, files })
 }

@@ -9,9 +9,11 @@ mod kvm;
 mod lines;
 mod linux;
 mod lvz;
+mod rig;
 mod tally;
 mod wake;
 
+pub use rig::Rig;
 pub use tally::Tally;
 
 use std::time::Instant;

@@ -94,8 +94,7 @@ impl Files {
         vms.iter().map(write).collect()
     }
 
-    /// The machine of `cpus` CPUs that runs `vms`, with `append` on the hypervisor's
-    /// command line.
+    /// The machine of `cpus` CPUs that runs `vms`.
     ///
     /// # Errors
     /// A file is at fault or can't be written.
@@ -106,10 +105,9 @@ impl Files {
         vms: &[LinuxVm],
         cpus: u32,
         timing: Timing,
-        append: &str,
     ) -> Result<Qemu> {
         let bundle = Bundle::read(cx, &self.of(vms)?)?;
         let room = bundle.room(cpus, None)?;
-        hypervisor.with_vms(&bundle, room, timing, append)
+        hypervisor.with_vms(&bundle, room, timing, "")
     }
 }

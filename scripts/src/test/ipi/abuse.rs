@@ -5,13 +5,12 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::among::{CHECKS, Shape};
-use crate::context::Context;
-use crate::hypervisor::{GuestVm, Hypervisor, lines_of};
+use crate::hypervisor::{GuestVm, lines_of};
 use crate::qemu::Timing;
 use crate::suite::to_end;
 use crate::test::alone::CLOSING;
 use crate::test::lines::Transcript;
-use crate::test::{Options, Tally};
+use crate::test::{Rig, Tally};
 
 /// A run ends within this time.
 const ABUSE_LIMIT: Duration = Duration::from_secs(1200);
@@ -20,23 +19,18 @@ const ABUSE_LIMIT: Duration = Duration::from_secs(1200);
 ///
 /// # Errors
 /// None: a failure is one of the check.
-pub fn run(
-    _cx: &Context,
-    hypervisor: &mut Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    let abuse = abuse(hypervisor, options);
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
+    let abuse = abuse(rig);
     tally.check("beside a guest that calls and accesses at random", abuse);
     Ok(())
 }
 
 /// A guest that makes random calls, IOCSR accesses and reads of CPUCFG, and one beside it,
 /// on the same CPUs, that checks all of its IPIs. Both end.
-fn abuse(hypervisor: &Hypervisor, options: &Options) -> Result<()> {
-    let seed = options.seed.unwrap_or(1);
+fn abuse(rig: &Rig<'_>) -> Result<()> {
+    let seed = rig.seed();
     // Both take about as long.
-    let (limit, rounds) = if options.long {
+    let (limit, rounds) = if rig.options.long {
         (10_000_000, 20_000)
     } else {
         (200_000, 400)
@@ -48,7 +42,9 @@ fn abuse(hypervisor: &Hypervisor, options: &Options) -> Result<()> {
         more: offered,
         ..GuestVm::new("evil", 1, &worst)
     };
-    let machine = hypervisor.machine(&[evil, good.clone()], 2, Timing::Threads)?;
+    let machine = rig
+        .hypervisor
+        .machine(&[evil, good.clone()], 2, Timing::Threads)?;
     let printed = to_end(&machine, ABUSE_LIMIT)?;
     let printed = String::from_utf8_lossy(&printed);
     let done = format!("evil| evil: {limit} accesses");

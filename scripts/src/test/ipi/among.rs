@@ -6,11 +6,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
-use crate::context::Context;
 use crate::hypervisor::{GuestVm, Hypervisor};
 use crate::qemu::Timing;
 use crate::test::alone::run_alone;
-use crate::test::{Options, Tally};
+use crate::test::{Rig, Tally};
 
 /// The guest's checks, all of which must have run.
 pub const CHECKS: [&str; 9] = [
@@ -107,43 +106,38 @@ fn shapes() -> Vec<Shape> {
 }
 
 /// The first of them is the one seed of the short form.
-fn seeds(options: &Options) -> std::ops::Range<u64> {
-    let first = options.seed.unwrap_or(1);
-    first..first + if options.long { LONG_SEEDS } else { 1 }
+fn seeds(rig: &Rig<'_>) -> std::ops::Range<u64> {
+    let first = rig.seed();
+    first..first + if rig.options.long { LONG_SEEDS } else { 1 }
 }
 
 /// Runs all shapes.
 ///
 /// # Errors
 /// A bundle can't be made.
-pub fn run(
-    _cx: &Context,
-    hypervisor: &mut Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
     let mut shapes = shapes();
-    if options.long {
+    if rig.options.long {
         shapes
             .iter_mut()
             .for_each(|shape| shape.rounds *= LONG_ROUNDS);
     }
     let mut total = 0;
-    for seed in seeds(options) {
+    for seed in seeds(rig) {
         for shape in &shapes {
             let timing = Timing::Deterministic { seed };
-            total += shape.run(hypervisor, tally, timing, seed)?;
+            total += shape.run(&rig.hypervisor, tally, timing, seed)?;
         }
     }
-    if options.long {
+    if rig.options.long {
         let enough = (total >= LONG_TOTAL).then_some(());
         let enough = enough.with_context(|| format!("only {total} of {LONG_TOTAL}"));
         tally.check("IPIs enough", enough);
     }
     // QEMU's threads run on this machine's CPUs: no more of them than it has.
     for shape in shapes.iter().filter(|shape| shape.cpus == 4) {
-        for seed in seeds(options).take(LONG_THREADED) {
-            shape.run(hypervisor, tally, Timing::Threads, seed)?;
+        for seed in seeds(rig).take(LONG_THREADED) {
+            shape.run(&rig.hypervisor, tally, Timing::Threads, seed)?;
         }
     }
     Ok(())

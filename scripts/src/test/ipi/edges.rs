@@ -3,13 +3,12 @@
 
 use anyhow::{Result, ensure};
 
-use crate::context::Context;
 use crate::hypervisor::{GuestVm, Hypervisor, lines_of};
 use crate::qemu::Timing;
 use crate::test::alone::run_alone;
 use crate::test::hv::PARAVIRTUAL;
 use crate::test::linux::LIMIT;
-use crate::test::{Options, Tally};
+use crate::test::{Rig, Tally};
 
 /// Ids at the ends, and around the width of a set; the last vCPU stays parked where that
 /// is asked for.
@@ -26,14 +25,8 @@ const RESETS: usize = 4;
 ///
 /// # Errors
 /// A bundle can't be made.
-pub fn run(
-    _cx: &Context,
-    hypervisor: &mut Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    let seed = options.seed.unwrap_or(1);
-    let deterministic = Timing::Deterministic { seed };
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
+    let deterministic = rig.timing();
     let vm = |words: &str| GuestVm {
         ids: IDS.to_vec(),
         more: PARAVIRTUAL,
@@ -47,12 +40,12 @@ pub fn run(
         for (cpus, timing) in [(2, deterministic), (1, deterministic), (2, Timing::Threads)] {
             let label = format!("{name}, {cpus} cpus, {}", timing.label());
             let vm = vm(words);
-            run_alone(hypervisor, tally, &label, &vm, cpus, timing, declared)?;
+            run_alone(&rig.hypervisor, tally, &label, &vm, cpus, timing, declared)?;
         }
     }
     for timing in [deterministic, Timing::Threads] {
         let label = format!("a VM that resets itself, {}", timing.label());
-        tally.check(&label, resets(hypervisor, vm("mode=reset"), timing));
+        tally.check(&label, resets(&rig.hypervisor, vm("mode=reset"), timing));
     }
     Ok(())
 }

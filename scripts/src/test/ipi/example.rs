@@ -1,7 +1,6 @@
 //! The example kernel of the crate guest-pv: on the machine itself, under the hypervisor,
 //! and under Linux's KVM, whose ABI the crate speaks.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,7 +14,7 @@ use crate::hypervisor::{GuestVm, Hypervisor};
 use crate::qemu::{Qemu, Timing};
 use crate::setup::qemu::program;
 use crate::suite::{WITHOUT_LVZ, to_end};
-use crate::test::{Options, Tally};
+use crate::test::{Rig, Tally};
 
 /// It ends within this time; with a Linux around it, within that.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -39,46 +38,44 @@ const TIMING: Timing = Timing::Threads;
 ///
 /// # Errors
 /// It doesn't compile.
-pub fn run(
-    cx: &Context,
-    hypervisor: &mut Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    let kernel = bare::build_example(cx, "guest-pv", "kernel")?;
-    let on_itself = Qemu::new(&program(cx), WITHOUT_LVZ, CPUS, 256, TIMING).kernel(&kernel);
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
+    let kernel = bare::build_example(rig.cx, "guest-pv", "kernel")?;
+    let on_itself = Qemu::new(&program(rig.cx), WITHOUT_LVZ, CPUS, 256, TIMING).kernel(&kernel);
     let result = to_end(&on_itself, LIMIT);
     let result = result.and_then(|printed| judge(&String::from_utf8_lossy(&printed), NATIVE));
     tally.check("the example kernel, on the machine itself", result);
-    hypervisor.set_guest(&kernel)?;
+    let bytes = std::fs::read(&kernel)?;
     for (kind, more, how) in [
         ("paravirtual", "pv_ipi = true", COUNTED),
         ("native", "", NATIVE),
     ] {
         let name = format!("the example kernel, {kind}");
-        tally.check(&name, example(hypervisor, more, how));
+        tally.check(&name, example(&rig.hypervisor, &bytes, more, how));
     }
-    if options.long {
-        tally.check("the example kernel, under KVM", under_kvm(cx, &kernel));
+    if rig.options.long {
+        tally.check("the example kernel, under KVM", under_kvm(rig.cx, bytes));
     }
     Ok(())
 }
 
-fn example(hypervisor: &Hypervisor, more: &'static str, how: &str) -> Result<()> {
+fn example(hypervisor: &Hypervisor, kernel: &[u8], more: &'static str, how: &str) -> Result<()> {
     let vm = GuestVm {
         more,
         ..GuestVm::new("a", CPUS, "")
     };
-    let printed = to_end(&hypervisor.machine(&[vm], CPUS, TIMING)?, LIMIT)?;
+    let printed = to_end(
+        &hypervisor.machine_with(kernel, &[vm], CPUS, TIMING)?,
+        LIMIT,
+    )?;
     let printed = String::from_utf8_lossy(&printed);
     ensure!(printed.contains("VM a has stopped"), "{printed}");
     judge(&printed, how)
 }
 
-fn under_kvm(cx: &Context, kernel: &Path) -> Result<()> {
+fn under_kvm(cx: &Context, kernel: Vec<u8>) -> Result<()> {
     let variables = [("VCPUS", CPUS.to_string()), ("APPEND", "none".to_owned())];
     let job = Job::new(cx, "kvm-bare.sh", &variables)?;
-    let job = job.with_file("guest.elf", std::fs::read(kernel)?)?;
+    let job = job.with_file("guest.elf", kernel)?;
     let machine = Machine {
         cpus: CPUS,
         memory_mib: 2048,

@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
 use crate::guest::log::trouble;
 use crate::guest::report::Report;
-use crate::hypervisor::Hypervisor;
 use crate::qemu::Timing;
 use crate::suite::to_end;
-use crate::test::{Options, Tally};
-use crate::vm::{Files, LinuxVm};
+use crate::test::{Rig, Tally};
+use crate::vm::LinuxVm;
 
 /// A run ends within this time.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -39,9 +37,8 @@ struct Load {
 }
 
 /// The loads.
-fn loads(options: &Options) -> Vec<Load> {
-    let seed = options.seed.unwrap_or(1);
-    let timing = Timing::Deterministic { seed };
+fn loads(rig: &Rig<'_>) -> Vec<Load> {
+    let timing = rig.timing();
     let load = |vcpus, paravirtual, timing| Load {
         vcpus,
         cpus: 16,
@@ -51,9 +48,9 @@ fn loads(options: &Options) -> Vec<Load> {
         timing,
     };
     let mut loads = vec![load(16, true, timing), load(16, false, timing)];
-    if options.long {
+    if rig.options.long {
         // A second of 16 CPUs is a billion instructions.
-        let timing = Timing::Slow { seed, shift: 4 };
+        let timing = rig.slow(4);
         loads.extend([true, false].map(|paravirtual| Load {
             memory_mib: 4096,
             storm: 4,
@@ -67,35 +64,29 @@ fn loads(options: &Options) -> Vec<Load> {
 ///
 /// # Errors
 /// A machine can't be made.
-pub fn run(
-    cx: &Context,
-    hypervisor: &mut Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    for load in loads(options) {
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
+    for load in loads(rig) {
         let kind = if load.paravirtual { "SWI0" } else { "native" };
         let label = format!("Linux, {} vCPUs, {kind} IPIs", load.vcpus);
-        tally.check(&label, load.run(cx, hypervisor, options));
+        tally.check(&label, load.run(rig));
     }
     Ok(())
 }
 
 impl Load {
-    fn run(&self, cx: &Context, hypervisor: &Hypervisor, options: &Options) -> Result<()> {
+    fn run(&self, rig: &Rig<'_>) -> Result<()> {
         let variables = [
             ("THREADS", self.vcpus.to_string()),
             ("STORM", self.storm.to_string()),
             ("ONLINED", ONLINED.to_string()),
         ];
-        let job = Job::new(cx, "ipi-load.sh", &variables)?;
-        let files = Files::new(cx, Image::Bench, Some(&job))?;
+        let job = Job::new(rig.cx, "ipi-load.sh", &variables)?;
         let mut vm = LinuxVm::new("debian", self.vcpus, self.memory_mib);
         if !self.paravirtual {
             "[paravirt]\nipi = false\nsteal-time = false".clone_into(&mut vm.more);
         }
-        let machine = files.machine(cx, hypervisor, &[vm], self.cpus, self.timing, "")?;
-        let limit = if options.long { LONG_LIMIT } else { LIMIT };
+        let machine = rig.linux(Image::Bench, Some(&job), &[vm], self.cpus, self.timing)?;
+        let limit = if rig.options.long { LONG_LIMIT } else { LIMIT };
         let printed = to_end(&machine, limit)?;
         self.judge(&String::from_utf8_lossy(&printed))
     }

@@ -10,18 +10,17 @@ mod steal;
 
 use anyhow::Result;
 
-use super::{Options, Part, Tally, names};
+use super::{Options, Part, Rig, Tally, names};
 use crate::context::Context;
-use crate::hypervisor::Hypervisor;
 use crate::run::NEEDS;
 
 /// The part `ipi`.
 pub struct Ipi;
 
 /// A step of this part.
-type Step = fn(&Context, &mut Hypervisor, &Options, &mut Tally) -> Result<()>;
+type Step = fn(&Rig<'_>, &mut Tally) -> Result<()>;
 
-/// The steps, by the names that `--only` knows. The last one changes the guest.
+/// The steps, by the names that `--only` knows.
 const STEPS: [(&str, Step); 7] = [
     ("among", among::run),
     ("edges", edges::run),
@@ -50,7 +49,7 @@ impl Part for Ipi {
     }
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
-        let mut hypervisor = Hypervisor::build(cx)?;
-        options.run_steps(&STEPS, |step| step(cx, &mut hypervisor, options, tally))
+        let rig = Rig::new(cx, options)?;
+        options.run_steps(&STEPS, |step| step(&rig, tally))
     }
 }

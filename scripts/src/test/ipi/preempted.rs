@@ -3,16 +3,13 @@
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
 use crate::guest::report::Report;
-use crate::hypervisor::Hypervisor;
-use crate::qemu::Timing;
 use crate::suite::to_end;
 use crate::test::linux::LIMIT;
-use crate::test::{Options, Tally};
-use crate::vm::{Files, LinuxVm};
+use crate::test::{Rig, Tally};
+use crate::vm::LinuxVm;
 
 /// vCPUs, all on one CPU: while one looks, no other runs.
 const VCPUS: u32 = 4;
@@ -21,20 +18,10 @@ const VCPUS: u32 = 4;
 ///
 /// # Errors
 /// The machine can't be made.
-pub fn run(
-    cx: &Context,
-    hypervisor: &mut Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    let job = Job::new(cx, "preempted.sh", &[])?;
-    let files = Files::new(cx, Image::Shell, Some(&job))?;
-    let timing = Timing::Slow {
-        seed: options.seed.unwrap_or(1),
-        shift: 4,
-    };
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
+    let job = Job::new(rig.cx, "preempted.sh", &[])?;
     let vms = [LinuxVm::new("debian", VCPUS, 256)];
-    let machine = files.machine(cx, hypervisor, &vms, 1, timing, "")?;
+    let machine = rig.linux(Image::Shell, Some(&job), &vms, 1, rig.slow(4))?;
     let printed = to_end(&machine, LIMIT);
     let judged = printed.and_then(|bytes| judge(&String::from_utf8_lossy(&bytes)));
     tally.check("preempted vCPUs, seen by Linux", judged);

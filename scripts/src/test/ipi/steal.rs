@@ -6,13 +6,10 @@
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::context::Context;
 use crate::guest::images::Image;
-use crate::hypervisor::Hypervisor;
-use crate::qemu::Timing;
 use crate::test::linux::Session;
-use crate::test::{Options, Tally};
-use crate::vm::{Files, LinuxVm};
+use crate::test::{Rig, Tally};
+use crate::vm::LinuxVm;
 
 /// vCPUs of each VM, and CPUs of the machine.
 const VCPUS: u32 = 4;
@@ -38,19 +35,9 @@ struct Stolen {
 ///
 /// # Errors
 /// The machine can't be made.
-pub fn run(
-    cx: &Context,
-    hypervisor: &mut Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    let files = Files::new(cx, Image::Shell, None)?;
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
     let vms = NAMES.map(|name| LinuxVm::new(name, VCPUS, 256));
-    let timing = Timing::Slow {
-        seed: options.seed.unwrap_or(1),
-        shift: 4,
-    };
-    let machine = files.machine(cx, hypervisor, &vms, VCPUS, timing, "")?;
+    let machine = rig.linux(Image::Shell, None, &vms, VCPUS, rig.slow(4))?;
     let mut session = Session::start(&machine)?;
     session.log_in_to(&NAMES)?;
     tally.check("steal of two busy Linux guests", busy(&mut session));

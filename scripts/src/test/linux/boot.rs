@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
 use crate::guest::machine::{COMMAND_LINE, Machine};
 use crate::guest::report::Report;
-use crate::hypervisor::Hypervisor;
-use crate::qemu::Timing;
 use crate::suite::to_end;
-use crate::test::{Options, Tally};
-use crate::vm::{Files, LinuxVm};
+use crate::test::{Rig, Tally};
+use crate::vm::LinuxVm;
 
 /// CPUs and MiB of the machine whose Linux boots alone, and of the VM.
 const CPUS: u32 = 16;
@@ -35,21 +32,14 @@ const JOB: &str = ". /job.d/lib.sh\nread -r up _ < /proc/uptime\nfact uptime $up
 ///
 /// # Errors
 /// A machine can't be made.
-pub fn run(
-    cx: &Context,
-    hypervisor: &Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    let seed = options.seed.unwrap_or(1);
-    let timing = Timing::Deterministic { seed };
-    let job = Job::from_text(cx, JOB, &[])?;
-    let files = Files::new(cx, Image::Shell, Some(&job))?;
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
+    let timing = rig.timing();
+    let job = Job::from_text(rig.cx, JOB, &[])?;
     let vms = [LinuxVm {
         command_line: COMMAND_LINE.to_owned(),
         ..LinuxVm::new("debian", CPUS, MEMORY_MIB)
     }];
-    let guest = files.machine(cx, hypervisor, &vms, CPUS, timing, "")?;
+    let guest = rig.linux(Image::Shell, Some(&job), &vms, CPUS, timing)?;
     let bare = Machine {
         cpus: CPUS,
         memory_mib: MEMORY_MIB,
@@ -61,7 +51,7 @@ pub fn run(
     let printed = to_end(&guest, LIMIT).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let printed = printed.unwrap_or_else(|error| format!("{error:#}"));
     tally.check("boot, to the guest's first instruction", to_guest(&printed));
-    let bare = bare.run(cx, "linux-boot-bare", &job, LIMIT)?.text;
+    let bare = bare.run(rig.cx, "linux-boot-bare", &job, LIMIT)?.text;
     tally.check("boot, to the shell", to_shell(&printed, &bare));
     Ok(())
 }

@@ -5,13 +5,12 @@ use anyhow::{Result, ensure};
 use super::LIMIT;
 use super::session::Session;
 
-use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
-use crate::hypervisor::{GuestVm, Hypervisor};
-use crate::qemu::{Qemu, Timing};
-use crate::test::{Options, Tally};
-use crate::vm::{Files, LinuxVm};
+use crate::hypervisor::GuestVm;
+use crate::qemu::Qemu;
+use crate::test::{Rig, Tally};
+use crate::vm::LinuxVm;
 
 /// How often a VM is stopped and started, and how often it reboots, in the short and in
 /// the long form. The short form's one reboot is in the session of 16 vCPUs.
@@ -34,15 +33,10 @@ const MEMORY_MIB: u32 = 1024;
 ///
 /// # Errors
 /// The machine can't be made.
-pub fn stop_and_start(
-    cx: &Context,
-    hypervisor: &Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
+pub fn stop_and_start(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
     let [short, long] = CYCLES;
-    let times = if options.long { long } else { short };
-    let machine = machine(cx, hypervisor, options, None, 2)?;
+    let times = if rig.options.long { long } else { short };
+    let machine = machine(rig, None, 2)?;
     let result = Session::start(&machine).and_then(|mut session| stopped(&mut session, times));
     tally.check(&format!("{times} times stopped and started"), result);
     Ok(())
@@ -52,15 +46,10 @@ pub fn stop_and_start(
 ///
 /// # Errors
 /// The machine can't be made.
-pub fn reboots(
-    cx: &Context,
-    hypervisor: &Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    if options.long {
-        let job = Job::from_text(cx, "echo re''booting; reboot -f\n", &[])?;
-        let machine = machine(cx, hypervisor, options, Some(&job), VCPUS)?;
+pub fn reboots(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
+    if rig.options.long {
+        let job = Job::from_text(rig.cx, "echo re''booting; reboot -f\n", &[])?;
+        let machine = machine(rig, Some(&job), VCPUS)?;
         let result =
             Session::start(&machine).and_then(|mut session| rebooted(&mut session, REBOOTS));
         tally.check(&format!("{REBOOTS} reboots"), result);
@@ -72,19 +61,13 @@ pub fn reboots(
 ///
 /// # Errors
 /// The machine can't be made.
-pub fn pace(
-    _cx: &Context,
-    hypervisor: &Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    let seed = options.seed.unwrap_or(1);
+pub fn pace(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
     for (more, wait) in PACES {
         let vm = GuestVm {
             more,
             ..GuestVm::new("a", 1, "only=nothing")
         };
-        let machine = hypervisor.machine(&[vm], 1, Timing::Deterministic { seed })?;
+        let machine = rig.hypervisor.machine(&[vm], 1, rig.timing())?;
         let name = format!("a VM that ends at once, again and again, waits {wait} ms at most");
         tally.check(&name, paced(&machine, wait));
     }
@@ -110,24 +93,9 @@ fn paced(machine: &Qemu, wait: u64) -> Result<()> {
 }
 
 /// A machine of `cpus` CPUs, with one VM.
-fn machine(
-    cx: &Context,
-    hypervisor: &Hypervisor,
-    options: &Options,
-    job: Option<&Job>,
-    cpus: u32,
-) -> Result<Qemu> {
-    let files = Files::new(cx, Image::Shell, job)?;
+fn machine(rig: &Rig<'_>, job: Option<&Job>, cpus: u32) -> Result<Qemu> {
     let vms = [LinuxVm::new("debian", VCPUS, MEMORY_MIB)];
-    let seed = options.seed.unwrap_or(1);
-    files.machine(
-        cx,
-        hypervisor,
-        &vms,
-        cpus,
-        Timing::Deterministic { seed },
-        "",
-    )
+    rig.linux(Image::Shell, job, &vms, cpus, rig.timing())
 }
 
 fn stopped(session: &mut Session, times: u32) -> Result<()> {

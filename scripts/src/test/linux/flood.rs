@@ -6,12 +6,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::session::Session;
-use crate::context::Context;
 use crate::guest::images::Image;
-use crate::hypervisor::{Hypervisor, lines_of};
-use crate::qemu::Timing;
-use crate::test::{Options, Tally};
-use crate::vm::{Files, LinuxVm};
+use crate::hypervisor::lines_of;
+use crate::test::{Rig, Tally};
+use crate::vm::LinuxVm;
 
 /// What it prints.
 const FLOOD: &str = "all work and no play";
@@ -29,16 +27,9 @@ const LONGEST_GAP: u32 = 10;
 ///
 /// # Errors
 /// The machine can't be made.
-pub fn run(
-    cx: &Context,
-    hypervisor: &Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    let files = Files::new(cx, Image::Shell, None)?;
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
     let vms = NAMES.map(|name| LinuxVm::new(name, 1, 256));
-    let seed = options.seed.unwrap_or(1);
-    let machine = files.machine(cx, hypervisor, &vms, 1, Timing::Deterministic { seed }, "")?;
+    let machine = rig.linux(Image::Shell, None, &vms, 1, rig.timing())?;
     let result = Session::start_with_terminal(&machine).and_then(|mut session| flood(&mut session));
     tally.check("a VM that floods the console", result);
     Ok(())

@@ -12,17 +12,16 @@ use sha2::{Digest, Sha256};
 
 use super::LIMIT;
 
-use crate::context::Context;
 use crate::guest::images::Image;
 use crate::guest::job::Job;
 use crate::guest::log::trouble;
 use crate::guest::report::Report;
 use crate::hash::hex;
-use crate::hypervisor::{Hypervisor, lines_of};
+use crate::hypervisor::lines_of;
 use crate::qemu::Timing;
 use crate::suite::to_end;
-use crate::test::{Options, Tally};
-use crate::vm::{Files, LinuxVm};
+use crate::test::{Rig, Tally};
+use crate::vm::LinuxVm;
 
 /// The last number of the guests' data, and how often it is copied at a time.
 const LAST_NUMBER: u32 = 20_000;
@@ -42,50 +41,41 @@ struct Run {
 ///
 /// # Errors
 /// The machine can't be made.
-pub fn run(
-    cx: &Context,
-    hypervisor: &Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    runs(options)
-        .iter()
-        .try_for_each(|run| run.go(cx, hypervisor, tally))
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
+    runs(rig).iter().try_for_each(|run| run.go(rig, tally))
 }
 
-fn runs(options: &Options) -> Vec<Run> {
-    let seed = options.seed.unwrap_or(1);
+fn runs(rig: &Rig<'_>) -> Vec<Run> {
     let run = |seconds, timing, limit| Run {
         seconds,
         timing,
         limit,
     };
-    if !options.long {
-        return vec![run(1, Timing::Deterministic { seed }, LIMIT)];
+    if !rig.options.long {
+        return vec![run(1, rig.timing(), LIMIT)];
     }
     let hours = |count: u64| Duration::from_secs(count * 3600);
     vec![
-        run(1800, Timing::Slow { seed, shift: 4 }, hours(4)),
+        run(1800, rig.slow(4), hours(4)),
         run(300, Timing::Threads, hours(1)),
     ]
 }
 
 impl Run {
-    fn go(&self, cx: &Context, hypervisor: &Hypervisor, tally: &mut Tally) -> Result<()> {
+    fn go(&self, rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
         let variables = [
             ("SOAK", self.seconds.to_string()),
             ("KINDS", KINDS.join(" ")),
             ("LAST_NUMBER", LAST_NUMBER.to_string()),
             ("ROUNDS", ROUNDS.to_string()),
         ];
-        let job = Job::new(cx, "soak.sh", &variables)?;
-        let files = Files::new(cx, Image::Bench, Some(&job))?;
+        let job = Job::new(rig.cx, "soak.sh", &variables)?;
         let vm = |name, cpus: &str| LinuxVm {
             more: format!("cpus = \"{cpus}\"\nexclusive = true"),
             ..LinuxVm::new(name, 2, 768)
         };
         let vms = [vm("left", "0-1"), vm("right", "2-3")];
-        let machine = files.machine(cx, hypervisor, &vms, 4, self.timing, "")?;
+        let machine = rig.linux(Image::Bench, Some(&job), &vms, 4, self.timing)?;
         let printed = to_end(&machine, self.limit);
         let text = printed.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         for name in ["left", "right"] {

@@ -20,9 +20,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Options, Part, Tally, names};
+use super::{Options, Part, Rig, Tally, names};
 use crate::context::Context;
-use crate::hypervisor::Hypervisor;
 use crate::run::NEEDS;
 
 /// The part `linux`.
@@ -32,7 +31,7 @@ pub struct Linux;
 pub const LIMIT: Duration = Duration::from_secs(240);
 
 /// A step of this part.
-type Step = fn(&Context, &Hypervisor, &Options, &mut Tally) -> Result<()>;
+type Step = fn(&Rig<'_>, &mut Tally) -> Result<()>;
 
 /// The steps, by the names that `--only` knows.
 const STEPS: [(&str, Step); 10] = [
@@ -66,7 +65,7 @@ impl Part for Linux {
     }
 
     fn run(&self, cx: &Context, options: &Options, tally: &mut Tally) -> Result<()> {
-        let hypervisor = Hypervisor::build(cx)?;
-        options.run_steps(&STEPS, |step| step(cx, &hypervisor, options, tally))
+        let rig = Rig::new(cx, options)?;
+        options.run_steps(&STEPS, |step| step(&rig, tally))
     }
 }

@@ -7,14 +7,11 @@ use anyhow::{Context as _, Result, ensure};
 use super::LIMIT;
 use super::idle;
 use super::session::Session;
-use crate::context::Context;
 use crate::guest::images::{Image, kernel_hz};
 use crate::guest::log::trouble;
 use crate::guest::report::Report;
-use crate::hypervisor::Hypervisor;
-use crate::qemu::Timing;
-use crate::test::{Options, Tally};
-use crate::vm::{Files, LinuxVm};
+use crate::test::{Rig, Tally};
+use crate::vm::LinuxVm;
 
 pub(super) const VCPUS: u32 = 16;
 
@@ -35,20 +32,11 @@ const LEAST_WAKES: u64 = 1000;
 ///
 /// # Errors
 /// The machine can't be made.
-pub fn run(
-    cx: &Context,
-    hypervisor: &Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    let files = Files::new(cx, Image::Shell, None)?;
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
     let vms = [LinuxVm::new("debian", VCPUS, 1024)];
-    let timing = Timing::Deterministic {
-        seed: options.seed.unwrap_or(1),
-    };
-    let machine = files.machine(cx, hypervisor, &vms, VCPUS, timing, "")?;
+    let machine = rig.linux(Image::Shell, None, &vms, VCPUS, rig.timing())?;
     let mut session = Session::start(&machine)?;
-    let hz = f64::from(kernel_hz(cx)?);
+    let hz = f64::from(kernel_hz(rig.cx)?);
     let checks: [Check<'_>; 13] = [
         ("login, with keys pressed before", &login),
         ("CPUs", &cpus),

@@ -7,13 +7,11 @@ use std::ops::Range;
 use anyhow::{Context as _, Result, anyhow, ensure};
 
 use super::LIMIT;
-use crate::context::Context;
 use crate::guest::images::{self, Image};
 use crate::guest::job::Job;
-use crate::hypervisor::Hypervisor;
 use crate::qemu::Timing;
 use crate::suite::to_end;
-use crate::test::{Options, Tally};
+use crate::test::{Rig, Tally};
 
 /// Names of VMs, their kernel and initramfs, more lines, and what is said.
 const BAD: [(&str, &str, &str, &str, &str); 12] = [
@@ -90,15 +88,10 @@ const EM_X86_64: u16 = 62;
 ///
 /// # Errors
 /// The bundle can't be made.
-pub fn run(
-    cx: &Context,
-    hypervisor: &Hypervisor,
-    _options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    let kernel = fs::read(images::kernel(cx))?;
-    let mut rd = Job::from_text(cx, "echo go''od runs\n", &[])?.bytes();
-    rd.extend(fs::read(Image::Shell.path(cx))?);
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
+    let kernel = fs::read(images::kernel(rig.cx))?;
+    let mut rd = Job::from_text(rig.cx, "echo go''od runs\n", &[])?.bytes();
+    rd.extend(fs::read(Image::Shell.path(rig.cx))?);
     let mut texts = vec![(
         "good.vm".to_owned(),
         text(
@@ -117,7 +110,7 @@ pub fn run(
         b"MZ\0\0zimg".as_slice(),
         vec![1; 40 << 20],
     );
-    let mut x86 = fs::read(hypervisor.image())?;
+    let mut x86 = fs::read(rig.hypervisor.image())?;
     let short = x86.get(..x86.len() / 2).unwrap_or_default().to_vec();
     x86.get_mut(ELF_MACHINE)
         .context("an ELF")?
@@ -139,6 +132,7 @@ pub fn run(
     ]);
     let mut bundle = hv::bundle::write(&files).map_err(|error| anyhow!("{error}"))?;
     spoil(&mut bundle)?;
+    let hypervisor = &rig.hypervisor;
     let machine = hypervisor.with_initrd(&bundle, 2, Timing::Deterministic { seed: 1 })?;
     let printed = to_end(&machine, LIMIT)?;
     let printed = String::from_utf8_lossy(&printed);

@@ -9,12 +9,10 @@ use crate::guest::images::Image;
 use crate::guest::job::Job;
 use crate::guest::newest;
 use crate::guest::report::Report;
-use crate::hypervisor::Hypervisor;
-use crate::qemu::Timing;
 use crate::setup;
 use crate::suite::to_end;
-use crate::test::{Options, Tally};
-use crate::vm::{Files, LinuxVm};
+use crate::test::{Options, Rig, Tally};
+use crate::vm::LinuxVm;
 
 /// vCPUs, MiB and CPUs of the machine.
 type Shape = (u32, u32, u32);
@@ -44,17 +42,9 @@ const JOB: &str = ". /job.d/lib.sh\nfact kernel $(uname -r)\nfact cpus $(nproc)\
 ///
 /// # Errors
 /// A machine can't be made, or the newest kernel not be had.
-pub fn run(
-    cx: &Context,
-    hypervisor: &Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    let files = Files::new(cx, Image::Shell, Some(&Job::from_text(cx, JOB, &[])?))?;
-    let timing = Timing::Deterministic {
-        seed: options.seed.unwrap_or(1),
-    };
-    for (kernel, (vcpus, memory_mib, cpus)) in shapes(cx, options)? {
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
+    let job = Job::from_text(rig.cx, JOB, &[])?;
+    for (kernel, (vcpus, memory_mib, cpus)) in shapes(rig.cx, rig.options)? {
         let mut vm = LinuxVm {
             kernel,
             ..LinuxVm::new("debian", vcpus, memory_mib)
@@ -64,7 +54,7 @@ pub fn run(
             vm.more = WITHOUT_MSI.to_owned();
         }
         let vms = [vm];
-        let machine = files.machine(cx, hypervisor, &vms, cpus, timing, "")?;
+        let machine = rig.linux(Image::Shell, Some(&job), &vms, cpus, rig.timing())?;
         let printed = to_end(&machine, LIMIT * 2);
         let report = printed.map(|bytes| Report::read(&String::from_utf8_lossy(&bytes)));
         let version = report

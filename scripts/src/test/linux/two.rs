@@ -3,12 +3,10 @@
 use anyhow::{Result, bail, ensure};
 
 use super::session::Session;
-use crate::context::Context;
 use crate::guest::images::Image;
-use crate::hypervisor::{Hypervisor, lines_of};
-use crate::qemu::Timing;
-use crate::test::{Options, Tally};
-use crate::vm::{Files, LinuxVm};
+use crate::hypervisor::lines_of;
+use crate::test::{Rig, Tally};
+use crate::vm::LinuxVm;
 
 /// The VMs.
 const NAMES: [&str; 2] = ["left", "right"];
@@ -21,23 +19,14 @@ const CPUS: u32 = 4;
 ///
 /// # Errors
 /// The machine can't be made.
-pub fn run(
-    cx: &Context,
-    hypervisor: &Hypervisor,
-    options: &Options,
-    tally: &mut Tally,
-) -> Result<()> {
-    let files = Files::new(cx, Image::Shell, None)?;
+pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
     let vm = |name, cpus: &str| LinuxVm {
         more: format!("cpus = \"{cpus}\"\nexclusive = true"),
         ..LinuxVm::new(name, VCPUS, 256)
     };
     let [left, right] = NAMES;
     let vms = [vm(left, "0-1"), vm(right, "2-3")];
-    let timing = Timing::Deterministic {
-        seed: options.seed.unwrap_or(1),
-    };
-    let machine = files.machine(cx, hypervisor, &vms, CPUS, timing, "")?;
+    let machine = rig.linux(Image::Shell, None, &vms, CPUS, rig.timing())?;
     let mut session = Session::start(&machine)?;
     tally.check("two VMs at once", both(&mut session));
     Ok(())
