@@ -1,9 +1,11 @@
 //! The checks, by what they look at.
 
+pub mod bank;
 pub mod calls;
 pub mod control;
 pub mod eiointc;
 pub mod ipi;
+pub mod llsc;
 pub mod memory;
 pub mod pch_pic;
 pub mod platform;
@@ -20,12 +22,13 @@ pub mod user;
 use crate::check::Check;
 
 /// All of them.
-pub const ALL: [&[Check]; 16] = [
+pub const ALL: [&[Check]; 18] = [
     &start::CHECKS,
     &sensitive::CHECKS,
     &calls::CHECKS,
     &user::CHECKS,
     &memory::CHECKS,
+    &llsc::CHECKS,
     &timer::CHECKS,
     &steal::CHECKS,
     &sched::CHECKS,
@@ -35,6 +38,7 @@ pub const ALL: [&[Check]; 16] = [
     &pch_pic::CHECKS,
     &uart_irq::CHECKS,
     &platform::CHECKS,
+    &bank::CHECKS,
     &units::CHECKS,
     &control::CHECKS,
 ];
