@@ -165,7 +165,7 @@ impl Core {
 
     fn write_any(&self, offset: u32, width: Width, value: u64) -> Effect {
         match (offset, width) {
-            (IPI_SEND, _) => Effect::Send(Send::ipi(value as u32)),
+            (IPI_SEND, _) => Effect::Send(Send::ipi(width.zero_extend(value) as u32)),
             (MAIL_SEND, _) => {
                 let value = width.zero_extend(value);
                 let offset = MAILBOX + (value as u32 >> 2 & 7) * 4;

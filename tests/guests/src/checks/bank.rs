@@ -2,7 +2,7 @@
 //! its CPU in between.
 
 use crate::check::{Check, Outcome, equal};
-use crate::runtime::{smp, ticks, ticks_per_second, trap};
+use crate::runtime::{nap, smp, ticks, ticks_per_second, trap};
 use crate::{csrrd, csrwr, csrxchg};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -61,8 +61,8 @@ bank! {
 static LOST: AtomicU64 = AtomicU64::new(0);
 /// What the first two vCPUs had in theirs.
 static HAD: [[AtomicU64; BANKED]; 2] = [const { [const { AtomicU64::new(0) }; BANKED] }; 2];
-/// When all look, in ticks of the boot vCPU.
-static END: AtomicU64 = AtomicU64::new(0);
+/// vCPUs that are about to fill theirs.
+static READY: AtomicU64 = AtomicU64::new(0);
 
 /// Words that differ in every register from vCPU to vCPU, and from the next
 /// register's.
@@ -79,28 +79,34 @@ fn pattern(index: usize, before: &[u64; BANKED]) -> [u64; BANKED] {
 fn fill_and_compare(index: usize) {
     trap::mask();
     // Two instructions that don't exist.
-    let _ = trap::catch(|| match index & 1 {
+    let caught = trap::catch(|| match index & 1 {
         // SAFETY: ends in an exception.
         0 => unsafe { asm!(".word 0xffffffff", options(nostack)) },
         // SAFETY: as above.
         _ => unsafe { asm!(".word 0xfffffffe", options(nostack)) },
     });
     let (badi, before) = (csrrd!(BADI), read_all());
-    // The counter is off while CNTC is: the time is taken first.
-    let span = END.load(Ordering::Relaxed).saturating_sub(ticks());
+    // Not before all have had their exception, whose entry is one of these.
+    READY.fetch_add(1, Ordering::SeqCst);
+    while READY.load(Ordering::SeqCst) < smp::count() as u64 {
+        nap();
+    }
     write_all(&pattern(index, &before));
     // Pending, as interrupts are off.
     let software = 1 << (index & 1);
     csrxchg!(ESTAT, software, 3);
     // Not every value is a size of pages.
     csrwr!(STLBPS, 12 + 2 * (index as u64 & 1));
-    let (had, start) = (read_all(), ticks());
+    let (had, start, span) = (read_all(), ticks(), ticks_per_second() / 25);
     while ticks().wrapping_sub(start) < span {
         core::hint::spin_loop();
     }
     let (has, pending) = (read_all(), csrxchg!(ESTAT, 0, 3) & 3);
     write_all(&before);
-    let same = badi == csrrd!(BADI) && badi == 0xffff_ffff - (index as u64 & 1);
+    // By its own vector it came, and nothing else did.
+    let word = 0xffff_ffff - (index as u64 & 1);
+    let first = caught.map(|caught| u64::from(caught.badi));
+    let same = [first, Some(badi), Some(csrrd!(BADI))] == [Some(word); 3];
     let lost = u64::from(!same) | u64::from(pending != software) << 1;
     LOST.fetch_or(lost << BANKED, Ordering::Relaxed);
     for (place, (had, has)) in had.iter().zip(&has).enumerate() {
@@ -114,7 +120,7 @@ fn fill_and_compare(index: usize) {
 /// All vCPUs at once, long enough for time slices to end in between.
 fn own() -> Outcome {
     LOST.store(0, Ordering::Relaxed);
-    END.store(ticks() + ticks_per_second() / 25, Ordering::Relaxed);
+    READY.store(0, Ordering::SeqCst);
     smp::on_all(fill_and_compare);
     equal("registers that lost a bit", LOST.load(Ordering::Relaxed), 0)?;
     // What is the same for all can't be seen to be lost.

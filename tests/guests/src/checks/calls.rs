@@ -3,7 +3,7 @@
 use crate::check::{Check, Outcome, ensure, equal};
 use crate::runtime::call::{call, hvcl};
 use crate::runtime::memory;
-use guest_pv::abi::hypercall::{CODE_SERVICE, CallError, SEND_IPI};
+use guest_pv::abi::hypercall::{CODE_SERVICE, CallError, NOTIFY, SEND_IPI};
 use guest_pv::abi::vendor::{self, ExitReason};
 
 /// The checks.
@@ -65,6 +65,23 @@ fn refused() -> Outcome {
         hvcl::<0x102>([vendor::NULL, 0, 0, 0]),
         REFUSED,
     )?;
+    // All 64 bits of the function's number count.
+    for function in [
+        SEND_IPI,
+        NOTIFY,
+        vendor::NULL,
+        vendor::NULL_GENERAL,
+        vendor::STOP,
+    ] {
+        for stray in [1 << 15, 1 << 31, 1 << 32, 1 << 63] {
+            equal(
+                "stray bits",
+                hvcl::<0x100>([function | stray, 1, 0, 0]),
+                REFUSED,
+            )?;
+        }
+    }
+    ensure("no SWI0", crate::csrrd!(ESTAT) & 1 == 0)?;
     equal("code 0", hvcl::<0>([SEND_IPI, 1, 0, 0]), REFUSED)?;
     equal("last code", hvcl::<0x7fff>([SEND_IPI, 1, 0, 0]), REFUSED)
 }

@@ -4,9 +4,11 @@ pub mod bank;
 pub mod calls;
 pub mod control;
 pub mod eiointc;
+pub mod iocsr;
 pub mod ipi;
 pub mod llsc;
 pub mod memory;
+pub mod odd;
 pub mod pch_pic;
 pub mod platform;
 pub mod pv_ipi;
@@ -22,16 +24,18 @@ pub mod user;
 use crate::check::Check;
 
 /// All of them.
-pub const ALL: [&[Check]; 18] = [
+pub const ALL: [&[Check]; 20] = [
     &start::CHECKS,
     &sensitive::CHECKS,
     &calls::CHECKS,
     &user::CHECKS,
     &memory::CHECKS,
     &llsc::CHECKS,
+    &odd::CHECKS,
     &timer::CHECKS,
     &steal::CHECKS,
     &sched::CHECKS,
+    &iocsr::CHECKS,
     &ipi::CHECKS,
     &pv_ipi::CHECKS,
     &eiointc::CHECKS,

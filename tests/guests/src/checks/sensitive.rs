@@ -52,7 +52,19 @@ fn cpucfg_filter() -> Outcome {
     equal("LVZ and its version", cpucfg(2) >> 10 & 0xf, 0)?;
     equal("binary translation", cpucfg(2) >> 18 & 7, 0)?;
     equal("performance counters", cpucfg(6), 0)?;
-    for word in [7, 15, 21, 0x1234, 0x3fff_ffff, 0x4000_0100, 0xffff_ffff] {
+    for word in [
+        7,
+        15,
+        21,
+        0x1234,
+        0x3fff_ffff,
+        0x4000_0100,
+        0x8000_0000,
+        0xffff_ffff,
+        0xffff_ffff_c000_0000,
+        u64::MAX,
+        u64::MAX - 1,
+    ] {
         equal("undefined word", cpucfg(word), 0)?;
     }
     equal(
@@ -67,6 +79,8 @@ fn cpucfg_area() -> Outcome {
     for word in (0x4000_0001..=0x4000_00ff).filter(|word| *word != 0x4000_0004) {
         equal("rest of the area", cpucfg(word), 0)?;
     }
+    let above = cpucfg(0xffff_ffff_4000_0000);
+    equal("the low half of the number counts", above, 0x004d_564b)?;
     Ok(())
 }
 

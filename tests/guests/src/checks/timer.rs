@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use loongarch_isa::exception::Interrupt;
 
 /// The checks.
-pub const CHECKS: [Check; 8] = [
+pub const CHECKS: [Check; 9] = [
     Check {
         name: "timer.one-shot",
         cpus: 1,
@@ -25,6 +25,11 @@ pub const CHECKS: [Check; 8] = [
         name: "timer.zero",
         cpus: 1,
         run: zero,
+    },
+    Check {
+        name: "timer.extremes",
+        cpus: 1,
+        run: extremes,
     },
     Check {
         name: "idle.timer",
@@ -128,6 +133,33 @@ fn zero() -> Outcome {
     let count = taken(Interrupt::TI) - before;
     disarm();
     ensure("no more than one interrupt", count <= 1)
+}
+
+/// The shortest period, whose interrupts nobody takes, and the longest time,
+/// which survives the vCPU's turns off its CPU.
+fn extremes() -> Outcome {
+    const LONGEST: u64 = (1 << 48) - 4;
+    mask();
+    arm(4 | PERIODIC | EN);
+    wait(microseconds(20_000));
+    let pending = csrrd!(ESTAT) & Interrupt::TI.bit();
+    disarm();
+    ensure("it fires", pending != 0)?;
+    arm(LONGEST | EN);
+    let start = ticks();
+    wait(microseconds(20_000));
+    let (pending, left) = (csrrd!(ESTAT) & Interrupt::TI.bit(), csrrd!(TVAL));
+    let passed = ticks() - start;
+    disarm();
+    equal("it hasn't fired", pending, 0)?;
+    ensure(
+        "it counts",
+        left <= LONGEST && LONGEST - left <= passed + 64,
+    )?;
+    ensure(
+        "and doesn't stand still",
+        LONGEST - left >= microseconds(19_000),
+    )
 }
 
 fn idle_timer() -> Outcome {

@@ -82,21 +82,37 @@ fn kept() -> Outcome {
         fill_and_compare(0x1111_2222_3333_4444, calls),
         0,
     )?;
-    let (flags, fcc): (u64, u64);
+    set_flags(0x300, 1 << 5);
+    calls();
+    let (flags, conditions) = flags_now();
+    set_flags(0, 0);
+    equal("FCSR0", flags, 0x300)?;
+    equal("FCC0 to 7", conditions, 1 << 5)
+}
+
+/// FCSR0, and FCC0 to 7 as bits.
+fn set_flags(flags: u64, conditions: u64) {
+    turn_on();
     // SAFETY: registers of this vCPU.
     unsafe {
-        asm!("movgr2fcsr $fcsr0, {}", in(reg) 0x300u64, options(nostack));
-        asm!("movgr2cf $fcc5, {}", in(reg) 1u64, options(nostack));
+        asm!("movgr2fcsr $fcsr0, {}", in(reg) flags, options(nostack));
+        asm!(".irp n,0,1,2,3,4,5,6,7", "bstrpick.d {t}, {c}, \\n, \\n",
+            "movgr2cf $fcc\\n, {t}", ".endr", t = out(reg) _, c = in(reg) conditions,
+            options(nostack));
     }
-    calls();
-    // SAFETY: as above.
+}
+
+/// What [`set_flags`] has set.
+fn flags_now() -> (u64, u64) {
+    let (flags, conditions);
+    // SAFETY: registers of this vCPU.
     unsafe {
         asm!("movfcsr2gr {}, $fcsr0", out(reg) flags, options(nostack));
-        asm!("movcf2gr {}, $fcc5", out(reg) fcc, options(nostack));
-        asm!("movgr2fcsr $fcsr0, $zero", options(nostack));
+        asm!("move {c}, $zero", ".irp n,0,1,2,3,4,5,6,7", "movcf2gr {t}, $fcc\\n",
+            "bstrins.d {c}, {t}, \\n, \\n", ".endr", t = out(reg) _, c = out(reg) conditions,
+            options(nostack));
     }
-    equal("FCSR0", flags, 0x300)?;
-    equal("FCC5", fcc, 1)
+    (flags, conditions)
 }
 
 /// All vCPUs at once, long enough for time slices to end in between.
@@ -110,7 +126,11 @@ fn own() -> Outcome {
                 core::hint::spin_loop();
             }
         };
+        let flags = (index as u64 & 3) << 8;
+        set_flags(flags, index as u64);
         let wrong = fill_and_compare((index as u64 + 1) << 32, wait);
+        let wrong = wrong + u64::from(flags_now() != (flags, index as u64 & 0xff));
+        set_flags(0, 0);
         WRONG.fetch_add(wrong, Ordering::Relaxed);
     });
     equal("wrong words", WRONG.load(Ordering::Relaxed), 0)

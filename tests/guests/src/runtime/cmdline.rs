@@ -2,17 +2,29 @@
 
 use core::ffi::{CStr, c_char};
 
+/// Bytes that a command line may have, with the zero at its end.
+const MOST: usize = 8 << 10;
+
+/// What the hypervisor left: that lies in RAM which the checks give away.
+static mut TEXT: [u8; MOST] = [0; MOST];
+
 /// A command line: words of the form `key=value`.
 #[derive(Clone, Copy)]
 pub struct Options(&'static str);
 
 impl Options {
-    /// The command line at the physical address `at`.
+    /// The command line at the physical address `at`. Once.
     pub fn new(at: u64) -> Options {
         let text = super::memory::<c_char>(at);
-        // SAFETY: the hypervisor left a string there, which nobody changes.
-        let text = unsafe { CStr::from_ptr(text) };
-        Options(text.to_str().unwrap_or_default())
+        // SAFETY: the hypervisor left a string there, which nobody changes as
+        // yet; and nobody but its one caller has the copy.
+        let copy = unsafe {
+            let bytes = CStr::from_ptr(text).to_bytes();
+            let copy = &raw mut TEXT;
+            (&mut *copy)[..bytes.len()].copy_from_slice(bytes);
+            &(&*copy)[..bytes.len()]
+        };
+        Options(core::str::from_utf8(copy).unwrap_or_default())
     }
 
     /// The value of `key`, or "" where there is none.
