@@ -109,9 +109,13 @@ fn has(config: &VmConfig, kind: DeviceKind) -> bool {
     config.devices.iter().any(|device| device.kind == kind)
 }
 
+fn first_uart(config: &VmConfig) -> Option<&Device> {
+    let mut devices = config.devices.iter();
+    devices.find(|device| device.kind == DeviceKind::Uart)
+}
+
 fn chosen(w: &mut FdtWriter, config: &VmConfig, seed: Option<&[u8]>) -> FdtWriterResult<()> {
-    let is_uart = |device: &&Device| device.kind == DeviceKind::Uart;
-    let uart = config.devices.iter().find(is_uart);
+    let uart = first_uart(config);
     let small = config.memory < SMALL_VM_BYTES;
     let first = if small { SMALL_VM_ARGUMENTS } else { "" };
     node(w, "chosen", |w| {
@@ -166,10 +170,11 @@ fn controller(w: &mut FdtWriter, phandle: Phandle, cells: u32) -> FdtWriterResul
 
 fn device_node(w: &mut FdtWriter, config: &VmConfig, device: &Device) -> FdtWriterResult<()> {
     let at = device.base.get();
-    let interrupt = |input: u8| has(config, DeviceKind::PchPic).then_some(u32::from(input));
     match device.kind {
         DeviceKind::Uart => {
-            let input = interrupt(layout::UART_INPUT.number());
+            // The first one has the input; another one is polled.
+            let wired = has(config, DeviceKind::PchPic) && Some(device) == first_uart(config);
+            let input = wired.then_some(u32::from(layout::UART_INPUT.number()));
             with_reg(w, "serial", device, &["ns16550a"], input, |w| {
                 w.property_u32("clock-frequency", layout::UART_CLOCK_HZ)
             })
@@ -339,6 +344,20 @@ mod tests {
         assert!(uart.property("interrupts").is_none());
         let arguments = fdt.chosen().bootargs();
         assert_eq!(arguments, Some("x=1 y"));
+    }
+
+    #[test]
+    fn only_the_first_uart_has_the_interrupt() {
+        let second = "device=pch-pic\ndevice=uart\ndevice=uart@0x20000000";
+        let blob = tree(second);
+        let fdt = Fdt::new(&blob).unwrap();
+        for (name, wired) in [("/serial@1fe001e0", true), ("/serial@20000000", false)] {
+            let uart = fdt.find_node(name).unwrap();
+            assert_eq!(uart.property("interrupts").is_some(), wired, "{name}");
+        }
+        let chosen = fdt.find_node("/chosen").unwrap();
+        let path = chosen.property("stdout-path").unwrap().as_str();
+        assert_eq!(path, Some("/serial@1fe001e0"));
     }
 
     #[test]

@@ -23,6 +23,10 @@ use read::Reader;
 pub const MAX_VCPUS: usize = 128;
 /// Physical CPU ids are below this: 10 bits, as IPI_SEND has them.
 pub const MAX_PHYSICAL_ID: u32 = 1024;
+/// Most bytes of a configuration: it may stand in the heap more than once.
+pub const MAX_TEXT: usize = 64 << 10;
+/// Most devices of a VM.
+pub const MAX_DEVICES: usize = 32;
 /// Most characters of a VM's name.
 pub const MAX_NAME: usize = 32;
 /// Longest time that an idle vCPU polls, in microseconds.
@@ -227,6 +231,10 @@ pub enum ConfigError {
     Overlap(&'static str, Gpa, &'static str),
     /// There can be only one of this device.
     Second(&'static str),
+    /// More than [`MAX_DEVICES`] devices.
+    Devices(usize),
+    /// More than [`MAX_TEXT`] bytes.
+    Long(usize),
 }
 
 impl fmt::Display for ConfigError {
@@ -261,6 +269,8 @@ impl fmt::Display for ConfigError {
             Self::Name(name) => write!(f, "another VM is called {name}"),
             Self::OutOfSpace(device, at) => write!(f, "{device} at {at} is beyond 48 bits"),
             Self::Overlap(device, at, other) => write!(f, "{device} at {at} overlaps {other}"),
+            Self::Devices(count) => write!(f, "{count} devices: {MAX_DEVICES} are possible"),
+            Self::Long(bytes) => write!(f, "{bytes} bytes of text: {MAX_TEXT} are possible"),
             Self::Second(device) => write!(f, "a VM has one {device}, not two"),
         }
     }
@@ -281,9 +291,12 @@ impl VmConfig {
     /// Reads a configuration; it still has to be checked.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`], [`ConfigError::UnknownKey`],
-    /// [`ConfigError::Missing`].
+    /// [`ConfigError::Long`], [`ConfigError::Syntax`],
+    /// [`ConfigError::UnknownKey`], [`ConfigError::Missing`].
     pub fn read(text: &str) -> Result<Self, ConfigError> {
+        if text.len() > MAX_TEXT {
+            return Err(ConfigError::Long(text.len()));
+        }
         let mut reader = Reader::default();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -361,6 +374,9 @@ impl VmConfig {
     }
 
     fn check_devices(&self) -> Result<(), ConfigError> {
+        if self.devices.len() > MAX_DEVICES {
+            return Err(ConfigError::Devices(self.devices.len()));
+        }
         for (index, device) in self.devices.iter().enumerate() {
             let (base, bytes) = (device.base.get(), device.kind.bytes());
             if base > (1 << 48) - bytes {

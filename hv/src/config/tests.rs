@@ -140,6 +140,26 @@ fn devices_that_share_what_they_keep_are_alone() {
 }
 
 #[test]
+fn texts_and_lists_of_devices_have_an_end() {
+    let many = |count: u64| {
+        let uart = |n| Device {
+            kind: DeviceKind::Uart,
+            base: Gpa::new(0x2000_0000 + n * 0x100),
+        };
+        good_with(|config| config.devices = (0..count).map(uart).collect())
+    };
+    assert_eq!(many(32), Ok(()));
+    assert_eq!(many(33), Err(ConfigError::Devices(33)));
+    let long = |bytes: usize| {
+        let start = alloc::format!("{GOOD}command_line=");
+        let rest = "x".repeat(bytes - start.len());
+        VmConfig::read(&(start + &rest)).map(|config| config.ids.len())
+    };
+    assert_eq!(long(MAX_TEXT), Ok(4));
+    assert_eq!(long(MAX_TEXT + 1), Err(ConfigError::Long(MAX_TEXT + 1)));
+}
+
+#[test]
 fn a_cpu_is_named_once() {
     assert_eq!(
         good_with(|config| config.cpus = vec![1, 0, 1]),

@@ -211,7 +211,7 @@ impl VmFile {
         let span = |value: &Option<Spanned<String>>| value.as_ref().map(Spanned::span);
         let span = match error {
             ConfigError::Syntax(_, what) => return self.explain_syntax(what),
-            ConfigError::UnknownKey(..) | ConfigError::Missing(_) => None,
+            ConfigError::UnknownKey(..) | ConfigError::Missing(_) | ConfigError::Long(_) => None,
             ConfigError::Vcpus(_) => Some(text.vcpus.span()),
             ConfigError::IdCount(..) | ConfigError::Id(_) => span(&text.physical_ids),
             ConfigError::NoCpu(_) | ConfigError::CpuTwice(_) | ConfigError::Claimed(..) => {
@@ -221,9 +221,10 @@ impl VmFile {
             ConfigError::MemorySize(_) | ConfigError::TooMuchMemory(..) => Some(text.memory.span()),
             ConfigError::NoFile(_) => Some(text.kernel.span()),
             ConfigError::Name(_) | ConfigError::BadName => Some(text.name.span()),
-            ConfigError::OutOfSpace(..) | ConfigError::Overlap(..) | ConfigError::Second(_) => {
-                text.devices.as_ref().map(Spanned::span)
-            }
+            ConfigError::OutOfSpace(..)
+            | ConfigError::Overlap(..)
+            | ConfigError::Second(_)
+            | ConfigError::Devices(_) => text.devices.as_ref().map(Spanned::span),
         };
         self.at(&span.unwrap_or(0..0), &error.to_string())
     }
