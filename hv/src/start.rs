@@ -6,7 +6,7 @@ use crate::arch::{boot, cpu, leftovers, lvz, trap, world_switch};
 use crate::bundle::Bundle;
 use crate::dev::irq_line::EiointcVector;
 use crate::mm::addr::Hpa;
-use crate::mm::frame::{Frames, Range};
+use crate::mm::frame::Range;
 use crate::mm::phys::{Cached, cached, uncached};
 use crate::mm::stage2::ROOT_SHIFT;
 use crate::platform::board;
@@ -21,10 +21,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char};
 use core::fmt;
-use spin::{Mutex, Once};
-
-/// The free frames of the machine.
-pub static FRAMES: Mutex<Option<Frames>> = Mutex::new(None);
+use spin::Once;
 
 static CPUS: Once<Vec<Cpu>> = Once::new();
 

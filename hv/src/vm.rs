@@ -9,6 +9,7 @@
 pub mod fake;
 pub mod memory;
 pub mod placement;
+pub mod ram;
 pub mod wires;
 
 use crate::config::{DeviceKind, MAX_PHYSICAL_ID, VmConfig};
@@ -35,6 +36,7 @@ use crate::vcpu::postbox::{Notify, Postbox, Posts};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
+use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use guest_pv::abi::hypercall::IPI_SET_BITS;
 use memory::{Memory, RamFrames};
@@ -226,6 +228,21 @@ pub enum VmError {
     Map(MapError),
     /// Two devices overlap.
     Devices,
+    /// The heap has no room for what is noted of each block of RAM.
+    NoHeap,
+}
+
+impl fmt::Display for VmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Map(MapError::OutOfFrames) => {
+                f.write_str("no RAM left for the second-stage tables")
+            }
+            Self::Map(error) => write!(f, "its RAM can't be mapped: {error:?}"),
+            Self::Devices => f.write_str("two devices overlap"),
+            Self::NoHeap => f.write_str("no heap left for what is noted of its RAM"),
+        }
+    }
 }
 
 impl Vm {
@@ -250,19 +267,20 @@ impl Vm {
             // No vCPU has run yet: no TLB knows these tables.
             let _ = mapped.map_err(VmError::Map)?;
         }
-        for block in ram.fresh() {
+        ram.each_fresh(|block| {
             // Likewise. The directory stays: mapping it again takes no frame.
             let unmapped = stage2.unmap(block.gpa, block.bytes);
-            let _ = unmapped.map_err(VmError::Map)?;
-        }
+            unmapped.map(|_| ()).map_err(VmError::Map)
+        })?;
         let homes = cpus.iter().copied().cycle();
         let vcpus = config.ids.iter().zip(homes).enumerate();
         let vcpus: Box<[_]> = vcpus
             .map(|(index, (&id, home))| Arc::new(VcpuShared::new(id, index, home)))
             .collect();
+        let memory = Memory::new(&ram, frames, vcpus.len()).ok_or(VmError::NoHeap)?;
         Ok(Self {
             name: config.name.clone(),
-            memory: Mutex::new(Memory::new(&ram, frames, vcpus.len())),
+            memory: Mutex::new(memory),
             ram,
             cpucfg,
             targets: Targets::new(&vcpus),

@@ -1,12 +1,12 @@
 //! From a configuration and its files to a VM with its vCPUs.
 
-use super::memory;
 use crate::arch::{bank, cpu};
 use crate::boot::{self, Environment, Files};
 use crate::config::VmConfig;
 use crate::console::Port;
 use crate::dev::rtc::TimeSource;
 use crate::isa::csr::{CRMD, Csr};
+use crate::mm::frame::FRAMES;
 use crate::mm::phys::{Cached, FrameTables};
 use crate::platform::rtc;
 use crate::processor::Mailbox;
@@ -15,10 +15,11 @@ use crate::start;
 use crate::vcpu::Vcpu;
 use crate::vcpu::emulate::cpucfg::CpucfgTable;
 use crate::vm::memory::RamFrames;
+use crate::vm::ram;
 use crate::vm::{Clock, Vm};
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -41,7 +42,7 @@ pub fn make(
     // SAFETY: used for this VM's RAM and tables, which the allocator gave.
     let mut memory = unsafe { Cached::new() };
     let nodes = nodes_of(homes, config.ids.len());
-    let (taken, ram) = memory::take(config, &nodes, &mut memory)?;
+    let (taken, ram) = ram::take(config, &nodes, &FRAMES, &mut memory)?;
     let environment = Environment {
         clock_hz: u32::try_from(cpu::ticks_per_second()).unwrap_or(u32::MAX),
         seed: seed::next(),
@@ -71,7 +72,7 @@ pub fn make(
     let cpus: Vec<u32> = homes.iter().map(|home| home.id()).collect();
     let ram = (ram, Box::new(taken) as Box<dyn RamFrames>);
     let vm = Vm::new(config, ram, tables, cpucfg, clock, console, &cpus);
-    let vm = Arc::new(vm.map_err(|error| format!("{error:?}"))?);
+    let vm = Arc::new(vm.map_err(|error| error.to_string())?);
     let mut vcpus = Vec::new();
     for (index, &home) in (0..config.ids.len()).zip(homes.iter().cycle()) {
         let vcpu = Vcpu::new(vm.clone(), index).ok_or("no such vCPU")?;

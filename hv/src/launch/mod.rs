@@ -10,7 +10,6 @@
 
 mod account;
 mod make;
-mod memory;
 pub mod monitor;
 
 use crate::arch::cpu;
@@ -21,9 +20,9 @@ use crate::config::placement::place;
 use crate::config::{Limits, VmConfig};
 use crate::console::Port;
 use crate::mm::addr::PAGE_BYTES;
+use crate::mm::frame::FRAMES;
 use crate::platform::power;
 use crate::processor::Mailbox;
-use crate::start::FRAMES;
 use crate::vcpu::{StopReason, Vcpu};
 use crate::vm::{Notifier, Vm};
 use alloc::boxed::Box;
@@ -139,12 +138,12 @@ fn content(bundle: &Bundle<'static>, name: &str) -> Result<&'static [u8], String
     file.map_err(|error| format!("{name}: {error}"))
 }
 
-/// Bytes of free RAM.
+/// Bytes of free RAM that VMs may have.
 fn free_memory() -> u64 {
     let frames = FRAMES.lock();
     frames
         .as_ref()
-        .map_or(0, |frames| frames.free() * PAGE_BYTES)
+        .map_or(0, |frames| frames.to_take() * PAGE_BYTES)
 }
 
 /// Settles which CPUs each guest runs on.

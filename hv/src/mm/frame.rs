@@ -8,6 +8,7 @@ use super::addr::{Hpa, PAGE_BYTES, PAGE_SHIFT};
 use alloc::vec::Vec;
 use buddy_system_allocator::FrameAllocator;
 use core::alloc::Layout;
+use spin::Mutex;
 
 /// A range of physical addresses, `end` not included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +82,17 @@ struct Node {
 
 /// The free frames of the machine, by the nodes that its memory belongs to.
 #[derive(Default)]
-pub struct Frames(Vec<Node>);
+pub struct Frames {
+    nodes: Vec<Node>,
+    /// Pages that [`Frames::take`] leaves.
+    kept: u64,
+    /// For tests: after so many [`Frames::take`] gives none.
+    #[cfg(test)]
+    pub limit: Option<u64>,
+}
+
+/// The free frames of the machine that this runs on, once they are known.
+pub static FRAMES: Mutex<Option<Frames>> = Mutex::new(None);
 
 impl Frames {
     /// Frames of these ranges of node 0, as [`free_ranges`] gives them.
@@ -124,42 +135,70 @@ impl Frames {
     }
 
     fn node(&mut self, number: u32) -> &mut Node {
-        let known = self.0.iter().position(|node| node.number == number);
+        let known = self.nodes.iter().position(|node| node.number == number);
         let index = known.unwrap_or_else(|| {
-            self.0.push(Node {
+            self.nodes.push(Node {
                 number,
                 buddy: FrameAllocator::new(),
                 free: 0,
                 ranges: Vec::new(),
             });
-            self.0.len() - 1
+            self.nodes.len() - 1
         });
-        &mut self.0[index]
+        &mut self.nodes[index]
     }
 
     /// Free pages.
     #[must_use]
     pub fn free(&self) -> u64 {
-        self.0.iter().map(|node| node.free).sum()
+        self.nodes.iter().map(|node| node.free).sum()
     }
 
     /// The numbers of the nodes that have memory.
     #[must_use]
     pub fn nodes(&self) -> Vec<u32> {
-        self.0.iter().map(|node| node.number).collect()
+        self.nodes.iter().map(|node| node.number).collect()
+    }
+
+    /// Keeps the last `pages` free pages for [`Frames::take_kept`].
+    pub const fn keep(&mut self, pages: u64) {
+        self.kept = pages;
+    }
+
+    /// Free pages that [`Frames::take`] may give.
+    #[must_use]
+    pub fn to_take(&self) -> u64 {
+        self.free().saturating_sub(self.kept)
     }
 
     /// Takes `pages` contiguous pages of any node, a power of two, aligned to
     /// their size; their content is whatever it was. `None` where there is no
-    /// such run, or for 0 or another number.
+    /// such run, or only what is kept, or for 0 or another number.
     pub fn take(&mut self, pages: u64) -> Option<Hpa> {
-        self.0.iter_mut().find_map(|node| node.take(pages))
+        self.may_take(pages).then(|| self.take_kept(pages))?
     }
 
     /// Takes pages as [`Frames::take`] does, of node `number` only.
     pub fn take_of(&mut self, number: u32, pages: u64) -> Option<Hpa> {
-        let node = self.0.iter_mut().find(|node| node.number == number);
+        self.may_take(pages).then_some(())?;
+        let node = self.nodes.iter_mut().find(|node| node.number == number);
         node?.take(pages)
+    }
+
+    /// Takes pages as [`Frames::take`] does, of those that are kept too.
+    pub fn take_kept(&mut self, pages: u64) -> Option<Hpa> {
+        self.nodes.iter_mut().find_map(|node| node.take(pages))
+    }
+
+    fn may_take(&mut self, pages: u64) -> bool {
+        #[cfg(test)]
+        if let Some(limit) = &mut self.limit {
+            if *limit == 0 {
+                return false;
+            }
+            *limit -= 1;
+        }
+        pages <= self.to_take()
     }
 
     /// Gives back `pages` pages at `at`, as [`Frames::take`] gave them.
@@ -175,7 +214,7 @@ impl Frames {
     /// The node that has given the frame at `at`.
     fn node_of(&mut self, at: Hpa) -> Option<&mut Node> {
         let holds = |range: &Range| (range.start..range.end).contains(&at.get());
-        let mut nodes = self.0.iter_mut();
+        let mut nodes = self.nodes.iter_mut();
         nodes.find(|node| node.ranges.iter().any(holds))
     }
 }
@@ -272,6 +311,19 @@ mod tests {
         assert!(frames.take(8).is_some());
         frames.give(far, 4);
         assert_eq!((frames.take(4), frames.free()), (Some(far), 0));
+    }
+
+    #[test]
+    fn what_is_kept_is_only_for_those_who_ask_for_it() {
+        let mut frames = Frames::new(&[Range::new(P, 17 * P)]);
+        frames.keep(4);
+        assert_eq!((frames.free(), frames.to_take()), (16, 12));
+        let taken = frames.take(8).unwrap();
+        assert_eq!((frames.take(8), frames.take_of(0, 8)), (None, None));
+        assert!(frames.take_of(0, 4).is_some() && frames.take(1).is_none());
+        assert!(frames.take_kept(2).is_some() && frames.take(1).is_none());
+        frames.give(taken, 8);
+        assert_eq!((frames.free(), frames.to_take()), (10, 6));
     }
 
     #[test]

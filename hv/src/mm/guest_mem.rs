@@ -60,6 +60,8 @@ pub enum RamError {
     Malformed(RamRegion),
     /// Two regions share a guest physical address.
     Overlap(RamRegion, RamRegion),
+    /// The heap has no room for what is noted of each block.
+    NoHeap,
 }
 
 /// The RAM of a VM.
@@ -107,6 +109,10 @@ impl GuestRam {
     pub fn uncleared(regions: Vec<RamRegion>, memory: &mut impl PhysMem) -> Result<Self, RamError> {
         let ram = Self::new(regions)?;
         let mut fresh = Vec::new();
+        let blocks = ram.blocks().count();
+        fresh
+            .try_reserve_exact(blocks)
+            .map_err(|_| RamError::NoHeap)?;
         for piece in ram.regions.iter().flat_map(|region| region.pieces()) {
             if piece.is_block() {
                 fresh.push(piece);
@@ -125,9 +131,18 @@ impl GuestRam {
     }
 
     /// The blocks that nobody has used yet.
+    #[cfg(test)]
     #[must_use]
     pub fn fresh(&self) -> Vec<RamRegion> {
         self.fresh.lock().clone()
+    }
+
+    /// Does `act` with each block that nobody has used yet.
+    ///
+    /// # Errors
+    /// The first of `act`'s.
+    pub fn each_fresh<E>(&self, act: impl FnMut(&RamRegion) -> Result<(), E>) -> Result<(), E> {
+        self.fresh.lock().iter().try_for_each(act)
     }
 
     /// If `gpa` lies in a fresh block, `begin` is to clear and map it: where

@@ -70,8 +70,8 @@ pub use window::{Cached, FrameTables, Identity, cached, uncached};
 #[cfg(target_arch = "loongarch64")]
 mod window {
     use super::{Hpa, PhysMem, Pointed};
+    use crate::mm::frame::FRAMES;
     use crate::mm::stage2::TableSource;
-    use crate::start::FRAMES;
 
     /// Address bits 63:60 of the direct map window that is cached.
     const CACHED: u64 = 0x9000_0000_0000_0000;

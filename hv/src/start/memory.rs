@@ -1,10 +1,10 @@
 //! The machine's RAM: what nobody has taken goes to the frame allocator.
 
-use super::{FRAMES, refuse};
+use super::refuse;
 use crate::arch::boot;
 use crate::heap;
 use crate::mm::addr::PAGE_BYTES;
-use crate::mm::frame::{Frames, Range, free_ranges};
+use crate::mm::frame::{FRAMES, Frames, Range, free_ranges};
 use crate::mm::phys::cached;
 use crate::platform::efi::Tables;
 use crate::platform::machine::Machine;
@@ -12,6 +12,10 @@ use alloc::vec::Vec;
 
 /// Pages that the heap gets out of RAM: 16 MiB.
 const HEAP_PAGES: u64 = (16 << 20) / PAGE_BYTES;
+
+/// Pages that no VM gets, but the heap when it grows: 8 MiB. All that one VM
+/// takes of it, whatever its configuration, is less.
+const KEPT_PAGES: u64 = (8 << 20) / PAGE_BYTES;
 
 /// Gives all RAM that nobody has taken to the frame allocator, and some of
 /// it to the heap.
@@ -28,7 +32,8 @@ pub fn set_up(machine: &Machine, tables: &Tables) {
     };
     // SAFETY: the allocator gave the block, and it is never given back.
     unsafe { heap::add(cached(block) as usize, (HEAP_PAGES * PAGE_BYTES) as usize) };
-    log::info!("{} MiB of RAM free", (frames.free() * PAGE_BYTES) >> 20);
+    frames.keep(KEPT_PAGES);
+    log::info!("{} MiB of RAM free", (frames.to_take() * PAGE_BYTES) >> 20);
     *FRAMES.lock() = Some(frames);
 }
 

@@ -27,6 +27,7 @@ use crate::mm::pte::Access;
 use crate::mm::stage2::{BLOCK_BYTES, MapError, Translation};
 use crate::vcpu::postbox::Posts;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 use guest_pv::abi::hypercall::CallError;
 
@@ -150,20 +151,24 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// All of `ram`, with `frames` behind it, of a VM of `vcpus` vCPUs.
+    /// All of `ram`, with `frames` behind it, of a VM of `vcpus` vCPUs;
+    /// `None` where the heap has no room for what is noted of each block.
     #[must_use]
-    pub fn new(ram: &GuestRam, frames: Box<dyn RamFrames>, vcpus: usize) -> Self {
+    pub fn new(ram: &GuestRam, frames: Box<dyn RamFrames>, vcpus: usize) -> Option<Self> {
         let block = |region: crate::mm::guest_mem::RamRegion| Block {
             gpa: region.gpa,
             hpa: Some(region.hpa),
             pages: BLOCK_PAGES,
         };
-        Self {
+        let mut blocks = Vec::new();
+        blocks.try_reserve_exact(ram.blocks().count()).ok()?;
+        blocks.extend(ram.blocks().map(block));
+        Some(Self {
             frames,
-            blocks: ram.blocks().map(block).collect(),
+            blocks: blocks.into_boxed_slice(),
             held: (0..vcpus).map(|_| None).collect(),
             under_way: None,
-        }
+        })
     }
 
     fn block_of(&mut self, gpa: Gpa) -> Option<&mut Block> {

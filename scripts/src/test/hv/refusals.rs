@@ -20,7 +20,7 @@ const TABLE: usize = 32;
 const TIMING: Timing = Timing::Deterministic { seed: 1 };
 
 /// Configurations that can't be met: lines that are added, and what is said.
-const IMPOSSIBLE: [(&str, &str); 19] = [
+const IMPOSSIBLE: [(&str, &str); 21] = [
     ("vcpus = 129", "129 vCPUs: 1 to 128 are possible"),
     ("vcpus = 0", "0 vCPUs: 1 to 128 are possible"),
     ("memory = 64G", "65536 MiB of RAM wanted"),
@@ -40,6 +40,8 @@ const IMPOSSIBLE: [(&str, &str); 19] = [
         "a VM has one pch-msi, not two",
     ),
     ("device = power@0x18100000", "a VM has one power, not two"),
+    ("device = rtc@0x18100000", "a VM has one rtc, not two"),
+    ("device = ports@0x18200000", "a VM has one ports, not two"),
     ("device = uart@0x1000", "uart at 0x1000 overlaps RAM"),
     (
         "device = uart@0xffffffffffff",
@@ -93,6 +95,7 @@ pub fn run(hypervisor: &Hypervisor, _: &Options, tally: &mut Tally) -> Result<()
         );
     }
     bundles(hypervisor, tally)?;
+    tally.check("RAM runs out among 40 VMs of 128 vCPUs", many(hypervisor));
     for (lines, said) in IMPOSSIBLE {
         let bad = GuestVm {
             more: lines,
@@ -113,6 +116,33 @@ pub fn run(hypervisor: &Hypervisor, _: &Options, tally: &mut Tally) -> Result<()
         let lines = lines.replace('\n', ", ");
         tally.check(&format!("`{lines}` is refused, the other VM runs"), result);
     }
+    Ok(())
+}
+
+/// VMs whose vCPUs take more heap than there is at first, so many that RAM runs out while
+/// the last of them are made: these are refused, and the others run. Each has 128 vCPUs and
+/// a fortieth of the machine's free RAM, less what rounding takes.
+fn many(hypervisor: &Hypervisor) -> Result<()> {
+    const VMS: usize = 40;
+    let vm = |number| GuestVm {
+        more: "memory = 25344K",
+        ..GuestVm::new(
+            format!("v{number}").leak(),
+            128,
+            "only=call.null spares=127",
+        )
+    };
+    let vms: Vec<GuestVm> = (0..VMS).map(vm).collect();
+    let machine = hypervisor.machine(&vms, 1, TIMING)?;
+    let printed = to_end(&machine, LIMIT)?;
+    let printed = String::from_utf8_lossy(&printed);
+    let count = |text| printed.matches(text).count();
+    let (run, out) = (count("1 passed, 0 failed"), count(".vm: out of RAM"));
+    ensure!(
+        run + out == VMS && run > 30 && out > 0,
+        "{run} VMs ran, {out} found no RAM:\n{printed}"
+    );
+    ensure!(printed.contains("no VM runs: switching off"), "{printed}");
     Ok(())
 }
 
