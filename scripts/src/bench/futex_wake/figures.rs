@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::doze::Doze;
 use super::model::{Counts, Reading};
 use super::part::{GuestPart, Interrupts};
 use super::samples::Summary;
@@ -175,20 +176,21 @@ impl Figures {
     }
 }
 
-/// The columns in the file `path` of figures.
+/// The columns in the file `path` of figures, and the guests of our own.
 ///
 /// # Errors
 /// It can't be read, or has none.
-pub fn read(path: &Path) -> Result<Vec<Figures>> {
+pub fn read(path: &Path) -> Result<(Vec<Figures>, Vec<Doze>)> {
     #[derive(Deserialize)]
     struct File {
         columns: Vec<Figures>,
+        doze: Vec<Doze>,
     }
     let name = path.display();
     let text = std::fs::read(path).with_context(|| format!("{name} can't be read"))?;
     let file: File = serde_json::from_slice(&text)
         .with_context(|| format!("{name} has no figures of this measurement"))?;
-    Ok(file.columns)
+    Ok((file.columns, file.doze))
 }
 
 /// The usual one of all rounds that wake.
@@ -337,9 +339,9 @@ pub mod tests {
             figures(System::KvmParavirtual, &[0.03, 0.0475], 1.5),
         ];
         let file = tempfile::NamedTempFile::new().unwrap();
-        let text = serde_json::json!({ "columns": all, "more": 1 }).to_string();
+        let text = serde_json::json!({ "columns": all, "doze": [], "more": 1 }).to_string();
         std::fs::write(file.path(), text).unwrap();
-        assert_eq!(read(file.path()).unwrap(), all);
+        assert_eq!(read(file.path()).unwrap(), (all, Vec::new()));
         std::fs::write(file.path(), "{}").unwrap();
         assert!(read(file.path()).is_err());
     }

@@ -10,6 +10,7 @@
 //! the woken thread sleeps again. What exits would add on silicon is a model, and says so.
 
 pub mod baseline;
+mod doze;
 mod figures;
 mod goals;
 mod model;
@@ -64,11 +65,11 @@ impl Bench for FutexWake {
             println!("{}: boot a LoongArch kernel with it", path.display());
             return Ok(Value::Null);
         }
-        let figures = match &options.from {
+        let (figures, doze) = match &options.from {
             Some(path) => figures::read(path)?,
-            None => measure(cx, options)?,
+            None => (measure(cx, options)?, doze::measure(cx, options.seed)?),
         };
-        let results = Results::of(figures, options)?;
+        let results = Results::of(figures, options)?.beside(doze);
         print!("{}", results.table());
         if let Some(path) = &options.svg {
             write_atomically(path, results.svg()?.as_bytes())?;

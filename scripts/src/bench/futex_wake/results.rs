@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
+use super::doze::{self, Doze};
 use super::figures::Figures;
 use super::goals::{Goal, goals};
 use super::model::{CLOCK_MHZ, MEASURED, Model, Reading};
@@ -27,6 +28,8 @@ pub struct Models {
 pub struct Results<'a> {
     /// The columns, the bare machine's first.
     pub figures: Vec<Figures>,
+    /// Guests of our own, beside the columns.
+    doze: Vec<Doze>,
     models: Models,
     options: &'a Options,
 }
@@ -40,13 +43,21 @@ impl<'a> Results<'a> {
         Ok(Self {
             models: models(&figures, options)?,
             figures,
+            doze: Vec::new(),
             options,
         })
     }
 
+    /// With guests of our own beside the columns.
+    #[must_use]
+    pub fn beside(self, doze: Vec<Doze>) -> Self {
+        Self { doze, ..self }
+    }
+
     /// For people.
     pub fn table(&self) -> String {
-        table::text(&self.figures, self.models)
+        let doze = doze::text(&self.doze, self.figures.first(), self.models.all);
+        table::text(&self.figures, self.models) + &doze
     }
 
     /// The goals of the columns that were measured.
@@ -78,6 +89,7 @@ impl<'a> Results<'a> {
             "rounds": options.rounds,
             "versions": versions(cx),
             "columns": figures,
+            "doze": self.doze,
             "models": {
                 "exits_of_all_cpus": modelled(Reading::All, all),
                 "exits_of_the_waker": modelled(Reading::Waker, waker),

@@ -25,7 +25,7 @@ const LINE_STATUS: u64 = UART + 5;
 
 /// Marks what follows as of kind `N`.
 #[inline(always)]
-fn mark<const N: u32>() {
+pub fn mark<const N: u32>() {
     // SAFETY: an instruction without an effect but its exit.
     unsafe { asm!(".word {}", const 0x6c00 | N << 5, options(nostack)) };
 }

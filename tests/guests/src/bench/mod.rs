@@ -7,6 +7,7 @@
 //! instructions of all CPUs.
 
 mod counted;
+mod doze;
 mod send;
 mod single;
 mod turns;
@@ -66,8 +67,8 @@ use measure;
 
 /// Measures the group `what`: of exits that one vCPU makes alone (`single`),
 /// of turns that two vCPUs take and a send to one that sleeps (`hop`), of
-/// time slices on one CPU (`switch`), or of exits that are counted from
-/// outside (`awake`, `asleep`, `slices`).
+/// time slices on one CPU (`switch`), of exits that are counted from outside
+/// (`awake`, `asleep`, `slices`), or of wakes that are (`doze`).
 pub fn run(what: &str) {
     match what {
         "single" => {
@@ -82,6 +83,7 @@ pub fn run(what: &str) {
         "awake" => counted::awake(),
         "asleep" => counted::asleep(),
         "slices" => counted::slices(),
+        "doze" => doze::run(),
         _ => println!("FAIL bench: no group {what}"),
     }
 }
