@@ -128,6 +128,9 @@ fn set_up_devices(machine: &Machine, tables: &Tables) {
     if let Some(moment) = tables.moment {
         rtc::set_moment(moment);
     }
+    for Range { start, end } in &machine.ecam {
+        log::info!("PCI configuration space at {start:#x} to {end:#x}, left alone");
+    }
     match machine.power_off {
         Some(power_off) => power::set(power_off),
         None => log::warn!("nobody says how this machine is switched off: it will stop instead"),

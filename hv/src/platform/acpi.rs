@@ -7,7 +7,8 @@
 //!
 //! Sources: ACPI Specification 6.5, sections 5.2.9 (FADT), 5.2.12 (MADT),
 //! 5.2.16 (SRAT), 4.8.3 (power management registers); Microsoft, *Serial Port
-//! Console Redirection Table*.
+//! Console Redirection Table*; PCI Firmware Specification 3.3, section 4.1.2
+//! (MCFG).
 
 use super::machine::{Console, Cpu, Machine, PchPicRoute, PowerOff};
 use crate::dev::irq_line::{EiointcVector, PchPicInput};
@@ -17,6 +18,7 @@ use crate::mm::phys::Pointed;
 use ::acpi::address::{AddressSpace, GenericAddress};
 use ::acpi::fadt::Fadt;
 use ::acpi::madt::Madt;
+use ::acpi::mcfg::{Mcfg, McfgEntry};
 use ::acpi::sdt::{SdtHeader, Signature};
 use ::acpi::spcr::{Spcr, SpcrInterfaceType};
 use ::acpi::{AcpiHandler, AcpiTable, AcpiTables, PhysicalMapping};
@@ -102,6 +104,10 @@ pub fn read(memory: &impl Pointed, rsdp: Hpa) -> Option<Machine> {
     if let Ok(spcr) = tables.find_table::<Spcr>() {
         machine.console = console(&spcr);
         machine.console_interrupt = route(&bridges, bytes(&spcr));
+    }
+    if let Ok(mcfg) = tables.find_table::<Mcfg>() {
+        // Not by its own method, which trusts the length.
+        machine.ecam = ecam(bytes(&mcfg));
     }
     machine.power_off = power_off(memory, &tables);
     Some(machine)
@@ -199,6 +205,23 @@ fn read_srat(machine: &mut Machine, table: &[u8]) {
             _ => {}
         }
     }
+}
+
+/// Bytes of configuration space of a PCI bus, as a power of two.
+const ECAM_BUS_SHIFT: u32 = 20;
+
+/// The configuration space of each PCI segment, of the buses that it has.
+fn ecam(table: &[u8]) -> Vec<Range> {
+    let entries = table.get(size_of::<Mcfg>()..).unwrap_or_default();
+    let entries = entries.chunks_exact(size_of::<McfgEntry>());
+    let range = |entry: &[u8]| {
+        let base = number(entry, 0, 8);
+        let (first, last) = (number(entry, 10, 1), number(entry, 11, 1));
+        let start = base.checked_add(first << ECAM_BUS_SHIFT)?;
+        let end = base.checked_add((last + 1) << ECAM_BUS_SHIFT)?;
+        (end > start).then_some(Range::new(start, end))
+    };
+    entries.filter_map(range).collect()
 }
 
 /// The console that firmware uses.

@@ -16,6 +16,8 @@ use fdt::node::FdtNode;
 
 /// The binding of the PCH-PIC.
 const PCH_PIC: &str = "loongson,pch-pic-1.0";
+/// The binding of a PCI host with flat configuration space, its first range.
+const PCI_HOST: &str = "pci-host-ecam-generic";
 /// What a tree begins with.
 const MAGIC: [u8; 4] = [0xd0, 0x0d, 0xfe, 0xed];
 /// Largest tree that is read.
@@ -55,6 +57,7 @@ pub fn read(blob: &[u8]) -> Option<Machine> {
     Some(Machine {
         ram: ranges(tree.find_all_nodes("/memory")),
         reserved: reserved(&tree),
+        ecam: ecam(&tree),
         nodes: nodes(&tree),
         cpus: cpus(&tree),
         console: uart.as_ref().map_or(Console::Default, console),
@@ -108,6 +111,18 @@ fn reserved(tree: &Fdt<'_>) -> Vec<Range> {
         Range::new(start, start.saturating_add(entry.size() as u64))
     }));
     all
+}
+
+/// The configuration space of PCI's hosts.
+fn ecam(tree: &Fdt<'_>) -> Vec<Range> {
+    let is_host = |node: &FdtNode<'_, '_>| {
+        let names = node.compatible();
+        names.is_some_and(|names| names.all().any(|name| name == PCI_HOST))
+    };
+    let hosts = tree.all_nodes().filter(is_host);
+    hosts
+        .flat_map(|node| ranges(core::iter::once(node)).into_iter().take(1))
+        .collect()
 }
 
 fn cpus(tree: &Fdt<'_>) -> Vec<Cpu> {

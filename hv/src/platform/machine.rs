@@ -67,6 +67,9 @@ pub struct Machine {
     pub ram: Vec<Range>,
     /// Parts of RAM that are someone's already.
     pub reserved: Vec<Range>,
+    /// Where PCI's configuration space is. Nothing uses it, and nobody gets it
+    /// as RAM.
+    pub ecam: Vec<Range>,
     /// The node of parts of the address space; the rest is node 0's.
     pub nodes: Vec<(Range, u32)>,
     /// The CPUs, by ascending id.

@@ -1,4 +1,11 @@
-//! Switching the machine off.
+//! Switching the machine off, by the register that its description names.
+//!
+//! Not by firmware's `ResetSystem`: it would be called without its boot
+//! services' page tables, so in direct addressing, where one memory type holds
+//! for all. Either RAM would be read past the caches, beside lines of the
+//! hypervisor's that aren't written back, or the registers of the power
+//! controller would be cached. The emulator knows no memory types: it would
+//! show nothing of that. A machine without a register stops, and says so.
 
 use crate::arch::trap;
 use crate::console;

@@ -54,6 +54,7 @@ fn taken(machine: &Machine, tables: &Tables) -> Vec<Range> {
     let below = if tables.ram.is_empty() { 0 } else { start };
     let mut taken = alloc::vec![Range::new(below, end)];
     taken.extend(&machine.reserved);
+    taken.extend(&machine.ecam);
     taken.extend(tables.initrd);
     taken
 }

@@ -199,3 +199,37 @@ fn an_entry_longer_than_its_table_ends_it() {
     assert_eq!(entries(&body[3..], 0).count(), 1);
     assert_eq!(entries(&body, 100).count(), 0);
 }
+
+#[test]
+fn configuration_space_is_that_of_the_buses_there_are() {
+    let entry = |base: u64, first: u8, last: u8| {
+        let mut entry = base.to_le_bytes().to_vec();
+        entry.extend([0, 0, first, last, 0, 0, 0, 0]);
+        entry
+    };
+    let ecam = |entries: &[Vec<u8>]| {
+        let mut tables = Tables::new();
+        tables.add(b"APIC", &madt(&[(0, 1)]));
+        tables.add(b"MCFG", &[vec![0; 8], entries.concat()].concat());
+        tables.read().unwrap().ecam
+    };
+    // QEMU's, a 3C5000's second bridge, one that ends beyond 64 bits, half a
+    // one.
+    let found = ecam(&[
+        entry(0x2000_0000, 0, 0x7f),
+        entry(0xe00_0000_0000, 0x80, 0xff),
+        entry(u64::MAX - 0xffff, 0, 0xff),
+        entry(0x1000_0000, 7, 6),
+        entry(0, 0, 0)[..8].to_vec(),
+    ]);
+    let expected = [
+        Range::new(0x2000_0000, 0x2800_0000),
+        Range::new(0xe00_0800_0000, 0xe00_1000_0000),
+    ];
+    assert_eq!(found, expected);
+    assert!(ecam(&[]).is_empty());
+    let mut tables = Tables::new();
+    tables.add(b"APIC", &madt(&[(0, 1)]));
+    tables.add(b"MCFG", &[]);
+    assert!(tables.read().unwrap().ecam.is_empty());
+}

@@ -155,6 +155,7 @@ fn property(rest: &[u8], strings: &[u8], node: &Node) -> Option<(usize, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mm::frame::Range;
     use crate::platform::fdt::read;
     use proptest::prelude::*;
 
@@ -184,6 +185,7 @@ mod tests {
         let machine = read(VIRT).unwrap();
         assert_eq!((machine.cpus.len(), machine.seed.len()), (4, 32));
         assert_eq!(machine.rtc, Some(0x100d_0100));
+        assert_eq!(machine.ecam, [Range::new(0x2000_0000, 0x2800_0000)]);
     }
 
     #[test]

@@ -91,6 +91,8 @@ fn boots(stage: &Stage<'_>, (disk, loader, cpus): Case) -> Result<()> {
     if matches!(loader, Loader::Grub | Loader::Chain) {
         session.wait_for("Booting `Loongvisor")?;
     }
+    // By MCFG: Debian's firmware publishes no device tree.
+    session.wait_for("PCI configuration space at 0x20000000 to ")?;
     session.log_in()?;
     let count = session.line("nproc")?;
     ensure!(count == cpus.to_string(), "{count} CPUs");
