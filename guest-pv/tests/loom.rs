@@ -10,6 +10,10 @@
 //! --test loom`; without that flag the file is empty.
 #![cfg(loom)]
 
+#[macro_use]
+#[path = "../../tests/models.rs"]
+mod models;
+
 use guest_pv::abi::cpucfg::PvFeatures;
 use guest_pv::cpu::{Cpu, PhysicalId};
 use guest_pv::cpu_set::CpuSet;
@@ -202,28 +206,6 @@ fn two_cpus_send_to_both(mistake: Mistake) {
             assert!(!machine.swi0[cpu].load(Relaxed) && machine.cpus[cpu].wanted().is_empty());
         }
     });
-}
-
-/// A test of each model as it is, and one with each mistake that it must find.
-macro_rules! models {
-    ($($name:ident: $run:expr, $($finds:ident $mistake:ident)*;)*) => {$(
-        mod $name {
-            use super::*;
-
-            #[test]
-            fn holds() {
-                ($run)(None);
-            }
-
-            $(
-                #[test]
-                #[should_panic]
-                fn $finds() {
-                    ($run)($mistake);
-                }
-            )*
-        }
-    )*};
 }
 
 models! {

@@ -9,6 +9,10 @@
 //! there for, and must fail.
 #![cfg(loom)]
 
+#[macro_use]
+#[path = "../../../tests/models.rs"]
+mod models;
+
 mod invalidate;
 mod machine;
 mod posts;
@@ -16,28 +20,6 @@ mod posts;
 use invalidate::*;
 use machine::*;
 use posts::*;
-
-/// A test of each model as it is, and one with each mistake that it must find.
-macro_rules! models {
-    ($($name:ident: $run:expr, $($finds:ident $mistake:ident)+;)*) => {$(
-        mod $name {
-            use super::*;
-
-            #[test]
-            fn holds() {
-                ($run)(None);
-            }
-
-            $(
-                #[test]
-                #[should_panic]
-                fn $finds() {
-                    ($run)($mistake);
-                }
-            )+
-        }
-    )*};
-}
 
 models! {
     post_and_post_against_enter: |mistake| enter_once(&BOTH, mistake),
