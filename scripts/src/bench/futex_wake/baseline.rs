@@ -80,7 +80,7 @@ impl Baseline {
             let old = counts(old.columns.get(name).unwrap_or(&none));
             let more = counts(new).into_iter().filter_map(move |(what, count)| {
                 let before = old.get(&what).copied().unwrap_or(0);
-                (count > before).then(|| format!("{what} a round: {count}, were {before}"))
+                (count > before).then(|| format!("{what}: {count}, were {before}"))
             });
             more.map(|line| format!("{name}: {line}"))
                 .collect::<Vec<_>>()
@@ -98,15 +98,12 @@ impl Baseline {
 fn counts(of: &Usual) -> BTreeMap<String, u64> {
     let by_reason = |what: &'static str, counts: &Exits| -> Vec<(String, u64)> {
         let each = counts.iter();
-        each.map(|(reason, count)| (format!("{what} for {reason}"), *count))
+        each.map(|(reason, count)| (format!("{what} for {reason} a round"), *count))
             .collect()
     };
     let waker = [
-        ("exits of the CPU that wakes", of.waker_exits),
-        (
-            "instructions of a send, the guest's with it",
-            of.send_instructions,
-        ),
+        ("exits of the CPU that wakes a round", of.waker_exits),
+        ("instructions from a send to the next", of.send_instructions),
     ];
     let waker = waker.map(|(what, count)| (what.to_owned(), count));
     by_reason("exits", &of.exits)
@@ -184,7 +181,7 @@ mod tests {
             against(other),
             [
                 "ours: exits for memory a round: 1, were 0",
-                "ours: instructions of a send, the guest's with it a round: 1301, were 1300"
+                "ours: instructions from a send to the next: 1301, were 1300"
             ]
         );
     }
