@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::thread;
 
 use anyhow::{Context as _, Result};
 use hv::config::DeviceKind;
@@ -137,7 +138,9 @@ impl Hypervisor {
     /// # Errors
     /// It can't be written.
     pub fn with_initrd(&self, initrd: &[u8], cpus: u32, timing: Timing) -> Result<Qemu> {
-        let path = self.write("bundle", initrd)?;
+        // One for each thread: they make machines at once.
+        let name = format!("bundle-{:?}", thread::current().id());
+        let path = self.write(&name, initrd)?;
         let machine = self.bare(WITH_LVZ, cpus, timing).initrd(&path);
         Ok(machine.append(LINES))
     }

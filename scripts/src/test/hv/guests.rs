@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use crate::hypervisor::{GuestVm, Hypervisor, lines_of};
 use crate::qemu::Timing;
 use crate::test::alone::{CLOSING, run_alone};
+use crate::test::at_once::at_once;
 use crate::test::lines::Transcript;
 use crate::test::{Options, Tally};
 
@@ -62,16 +63,19 @@ pub fn run(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Res
 pub fn beside_worst(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Result<()> {
     let seed = options.seed.unwrap_or(1);
     let deterministic = Timing::Deterministic { seed };
-    for kind in WORST {
-        for (cpus, timing, only) in [
-            (1, deterministic, "call"),
-            (1, Timing::Threads, ""),
-            (2, Timing::Threads, ""),
-        ] {
-            let label = format!("beside {kind}, {cpus} cpus, {}", timing.label());
-            let vms = neighbours(kind, seed, only);
-            tally.check(&label, beside(hypervisor, &vms, cpus, timing));
-        }
+    let with = |cpus, timing, only| WORST.map(|kind| (kind, cpus, timing, only));
+    let run = |&(kind, cpus, timing, only): &(&str, u32, Timing, &str)| {
+        let label = format!("beside {kind}, {cpus} cpus, {}", timing.label());
+        let vms = neighbours(kind, seed, only);
+        (label, beside(hypervisor, &vms, cpus, timing))
+    };
+    let on_one = [with(1, deterministic, "call"), with(1, Timing::Threads, "")].concat();
+    let on_two = with(2, Timing::Threads, "");
+    for (label, result) in at_once(&on_one, run)
+        .into_iter()
+        .chain(on_two.iter().map(run))
+    {
+        tally.check(&label, result);
     }
     Ok(())
 }
