@@ -7,7 +7,10 @@
 //! mapped; and the CPUs' clock, without which it warns and assumes one. And
 //! a small VM's kernel is told to set little aside for devices that move
 //! data by themselves, which it has none of: Debian's takes 192 MiB of its
-//! own accord, and doesn't boot in 256.
+//! own accord, and doesn't boot in 256. A node for a smaller area instead of
+//! the words on its command line would not do: such an area has 32 MiB at
+//! least, the 64 MiB of bounce buffers have no node, and with both 256 MiB
+//! are enough or not, as the kernel's random place has it.
 //!
 //! Source: Devicetree Specification 0.4; Linux,
 //! Documentation/devicetree/bindings and arch/loongarch/kernel/{setup,env,smp}.c.

@@ -151,14 +151,16 @@ impl VmFile {
     /// Checks what Linux, its kernel, wants besides.
     ///
     /// # Errors
-    /// The boot vCPU's physical id isn't 0. Linux 7.2, started with a device tree, takes
-    /// 0 for its memory node's CPU: without one it faults before its console is up, and
-    /// as another than the first it doesn't get far.
+    /// The boot vCPU's physical id isn't 0. Linux, up to 7.2 at least, asks the CPU that
+    /// boots for its id only where there are ACPI tables (arch/loongarch/kernel/acpi.c,
+    /// `boot_cpu_id`); with a device tree it takes 0 for it, whatever the tree says. With
+    /// `5,7,9` it faults before its console is up, since its CPU 0 belongs to no node;
+    /// with `5,0,7` it waits in vain for the CPU 5, which it runs on.
     pub fn check_for_linux(&self) -> Result<()> {
         match (self.config.ids.first(), &self.text.physical_ids) {
             (Some(1..MAX_PHYSICAL_ID), Some(ids)) => Err(self.at(
                 &ids.span(),
-                "Linux boots only if the first physical id is 0",
+                "Linux boots only if the first physical id is 0: it takes that for its own",
             )),
             _ => Ok(()),
         }
