@@ -35,6 +35,7 @@ const _: () = assert!(vendor::NULL.is_power_of_two() && SEND_IPI == 1);
 // The posts are the word's low half, and the word is the first thing.
 const _: () = assert!(offset_of!(VcpuShared, postbox) == 0);
 const _: () = assert!(IPI_STATUS == 0x1000 && IPI_SEND == IPI_STATUS + 0x40);
+const _: () = assert!(IPI_CLEAR >> 12 == IPI_STATUS >> 12);
 
 global_asm!(
     ".section .text.exception, \"ax\"",
@@ -224,19 +225,18 @@ global_asm!(
     "addi.d $a1, $a1, -2",
     "bnez $a1, general_exit",
     "spill $t0, {t0}",
-    "lu12i.w $a1, {ipi_status} >> 12",
-    "iocsrrd.w $t0, $a1",
+    "spill $t1, {t1}",
+    "lu12i.w $t1, {ipi_status} >> 12",
+    "iocsrrd.w $t0, $t1",
     "addi.d $t0, $t0, -{kick_bit}",
-    "bnez $t0, general_t0",
+    "bnez $t0, general_t1",
     "ld.d $a1, $a0, {shared}",
     "ld.wu $t0, $a1, 0",
     "addi.d $t0, $t0, -1",
-    "bnez $t0, general_t0",
-    "spill $t1, {t1}",
+    "bnez $t0, general_t1",
     // The kick first, then what it was for: in the other order a kick that
     // comes in between would be lost.
     "ori $t0, $zero, {kick_bit}",
-    "lu12i.w $t1, {ipi_clear} >> 12",
     "ori $t1, $t1, {ipi_clear} & 0xfff",
     "iocsrwr.w $t0, $t1",
     "addi.d $t0, $zero, -2",
@@ -244,7 +244,14 @@ global_asm!(
     "ori $t0, $zero, 1",
     "move $t1, $t0",
     "change_estat",
-    "count {interrupts}",
+    // What was posted after the first look may have sent the kick that has just
+    // been taken.
+    "ld.d $a1, $a0, {shared}",
+    "ld.wu $t0, $a1, 0",
+    "bnez $t0, general_t1",
+    "ld.d $t0, $a1, {interrupts}",
+    "addi.d $t0, $t0, 1",
+    "st.d $t0, $a1, {interrupts}",
     "resume_t1:",
     "restore $t1, {t1}",
     "restore $t0, {t0}",

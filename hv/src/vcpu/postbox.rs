@@ -226,6 +226,20 @@ impl Postbox {
         Word(self.0.fetch_and(!POSTED, Ordering::SeqCst)).posted()
     }
 
+    /// Owner: whether just `posts` have been posted, as the short cut for a kick
+    /// looks.
+    #[cfg(loom)]
+    #[must_use]
+    pub fn is(&self, posts: Posts) -> bool {
+        Word(self.0.load(Ordering::Relaxed)).posted() == posts
+    }
+
+    /// Owner: takes `posts` and leaves the others, as the short cut does.
+    #[cfg(loom)]
+    pub fn take_these(&self, posts: Posts) {
+        self.0.fetch_and(!u64::from(posts.0), Ordering::SeqCst);
+    }
+
     /// Owner: the guest will not be entered again before [`Postbox::enter`].
     #[inline]
     pub fn leave(&self) {

@@ -30,10 +30,12 @@ pub enum Mistake {
     NoFence,
     /// Who wants a flush doesn't wait for it.
     FlushedAtOnce,
+    /// The short cut for a kick doesn't look again once it has taken that.
+    LooksOnce,
 }
 pub use Mistake::{
-    EntersLate, FlushedAtOnce, KicksLast, NoFence, None, PostsLate, SleepsLate, WakesForAll,
-    WritesLate,
+    EntersLate, FlushedAtOnce, KicksLast, LooksOnce, NoFence, None, PostsLate, SleepsLate,
+    WakesForAll, WritesLate,
 };
 
 /// A machine of one vCPU: its postbox, and the kicks and wake-ups that are

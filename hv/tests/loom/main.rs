@@ -28,6 +28,8 @@ models! {
         finds_late_entry EntersLate finds_late_post PostsLate;
     post_and_post_against_exits: exits,
         finds_late_entry EntersLate finds_kicks_taken_last KicksLast;
+    post_and_post_against_a_kick_for_swi0: kick_for_swi0,
+        finds_who_looks_once LooksOnce;
     post_and_post_against_leave_and_enter_again: leave_and_enter_again,
         finds_late_entry EntersLate finds_late_post PostsLate;
     what_a_post_is_about_is_seen_with_it: what_a_post_is_about,

@@ -32,6 +32,28 @@ pub fn exits(mistake: Mistake) {
     });
 }
 
+/// As the stub that takes a kick: where SWI0 is all that is posted it takes the
+/// kicks and SWI0 alone, and goes on unless there is more by then.
+pub fn kick_for_swi0(mistake: Mistake) {
+    loom::model(move || {
+        let machine = Machine::new(None);
+        let mut seen = machine.enter(&Owner::new(0));
+        let threads = posters(&machine, &BOTH);
+        if machine.postbox.is(SWI0) {
+            machine.told[0].swap(0, SeqCst);
+            machine.postbox.take_these(SWI0);
+            seen = seen.or(SWI0);
+            if mistake != LooksOnce {
+                seen = seen.or(machine.take_any());
+            }
+        } else {
+            seen = seen.or(machine.look(0));
+        }
+        join(threads);
+        none_lost(&machine, seen, 0, &BOTH);
+    });
+}
+
 pub fn leave_and_enter_again(mistake: Mistake) {
     loom::model(move || {
         let machine = Machine::new(mistake);
