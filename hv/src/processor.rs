@@ -96,6 +96,7 @@ impl Processor {
                 gids,
                 timer: None,
                 poll: start::console_poll(mailbox.id),
+                next_poll: 0,
                 // What has come in before now raises no interrupt any more.
                 console: start::serves_console(mailbox.id),
                 alone: false,
@@ -116,8 +117,7 @@ impl Processor {
                 self.admit();
             }
             if self.machine.console {
-                self.machine.console = false;
-                start::console_interrupt(&self.machine);
+                self.machine.look_at_console();
             }
             let now = cpu::ticks();
             self.wake(now);

@@ -12,6 +12,7 @@ use crate::mm::gid::GidPool;
 use crate::mm::phys::{Cached, PhysMem};
 use crate::platform::eiointc;
 use crate::platform::ipi::{self, Vector};
+use crate::start;
 use crate::vcpu::exception::{Exception, ExceptionState, inject};
 use crate::vcpu::exit::ExitInfo;
 use crate::vcpu::handle::Hardware;
@@ -34,6 +35,8 @@ pub(super) struct Machine {
     /// Ticks between two looks at the console, which this CPU polls; 0 where
     /// it doesn't.
     pub(super) poll: u64,
+    /// When it looks next, in ticks: events that come and go don't put it off.
+    pub(super) next_poll: u64,
     /// The console has received something.
     pub(super) console: bool,
     /// The loaded vCPU is the only one of this CPU.
@@ -50,7 +53,7 @@ impl Machine {
         let event = if self.poll == 0 {
             event
         } else {
-            let poll = now + self.poll;
+            let poll = self.next_poll;
             Some(event.map_or(poll, |event| event.min(poll)))
         };
         let tcfg = event.map_or(0, |at| {
@@ -60,6 +63,21 @@ impl Machine {
         });
         // SAFETY: the timer only raises a line that is looked at.
         unsafe { csr_write!(TCFG, tcfg) };
+    }
+
+    /// Looks at the console. Where it is polled the timer is to be set anew, for
+    /// the next look, even if nothing else is to come.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn look_at_console(&mut self) {
+        self.console = false;
+        start::console_interrupt(self);
+        // No event: no scheduler asks for tick 0.
+        const UNSET: Option<u64> = Some(0);
+        if self.poll != 0 {
+            self.next_poll = cpu::ticks() + self.poll;
+            self.timer = UNSET;
+        }
     }
 
     /// Takes the interrupts of `estat`; whether there were any for the

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::guests::PARAVIRTUAL;
 use crate::hypervisor::{GuestVm, Hypervisor};
-use crate::qemu::{Running, Timing};
+use crate::qemu::{Qemu, Running, Timing};
 use crate::test::{Options, Tally};
 
 /// How often, in the short and in the long form.
@@ -35,6 +35,7 @@ pub fn run(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Res
     let name = format!("{cycles} times stopped at work and started");
     tally.check(&name, stop_and_start(hypervisor, cycles));
     tally.check("a VM that spins is moved and stopped", spin(hypervisor));
+    tally.check("a polled console beside one that spins", polled(hypervisor));
     Ok(())
 }
 
@@ -44,7 +45,11 @@ struct Monitor(Running);
 impl Monitor {
     /// The machine that runs `vm` on `cpus` CPUs.
     fn start(hypervisor: &Hypervisor, vm: GuestVm, cpus: u32) -> Result<Self> {
-        let machine = hypervisor.machine(&[vm], cpus, Timing::Threads)?;
+        Self::start_on(&hypervisor.machine(&[vm], cpus, Timing::Threads)?)
+    }
+
+    /// At this machine's.
+    fn start_on(machine: &Qemu) -> Result<Self> {
         let mut running = machine.spawn_with_keyboard()?;
         running.console.wait_for("starts at", LIMIT)?;
         running.type_text("\u{1}m")?;
@@ -118,6 +123,17 @@ fn stop_and_start(hypervisor: &Hypervisor, cycles: u32) -> Result<()> {
         "{ends} VMs have said how they fared"
     );
     Ok(())
+}
+
+/// On a console without an interrupt the monitor answers though its CPU has nothing but a
+/// guest that never gives it back, and no time of anybody's comes.
+fn polled(hypervisor: &Hypervisor) -> Result<()> {
+    let vm = GuestVm::new("a", 1, "mode=evil kind=spin");
+    let machine = hypervisor.machine(&[vm], 1, Timing::Threads)?;
+    let mut monitor = Monitor::start_on(&machine.append("console=lines console=poll"))?;
+    let list = monitor.run("list")?;
+    ensure!(list.contains("running"), "`list`:\n{list}");
+    monitor.until("stop a", STOPPED)
 }
 
 /// A guest with interrupts off, in a loop.
