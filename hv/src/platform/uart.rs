@@ -30,6 +30,9 @@ const FIFO_BYTES: u8 = 16;
 /// Looks at the receiver without a byte after which nobody types: about the
 /// time of a byte at 115200 baud, where a look takes a microsecond.
 const LOOKS: u32 = 100;
+/// The same once somebody has typed: an emulator may take a while, by its
+/// host's clock, to bring what it has of the rest.
+const MORE_LOOKS: u32 = 200_000;
 /// Most bytes that are kept of what comes before the FIFOs are on.
 const EARLY_BYTES: usize = 64;
 
@@ -77,12 +80,12 @@ impl Uart {
 
     /// Receives until nothing has come for a while.
     fn keep_input(&mut self) {
-        let mut looks = 0;
-        while looks < LOOKS && self.early.len() < EARLY_BYTES {
+        let (mut looks, mut most) = (0, LOOKS);
+        while looks < most && self.early.len() < EARLY_BYTES {
             looks += 1;
             if let Some(byte) = self.take() {
                 self.early.push_back(byte);
-                looks = 0;
+                (looks, most) = (0, MORE_LOOKS);
             }
         }
     }
