@@ -16,8 +16,75 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// The program's own word at the end of its checks.
 pub const CLOSING: &str = "guest";
 
-/// Runs `vm` on `cpus` CPUs and counts its checks, and the run as a whole, in `tally`;
-/// `declared` are checks that must be among them. What the VM printed.
+/// A run of one VM, alone.
+pub struct Alone {
+    /// What its checks are called by, besides their names.
+    pub label: String,
+    /// The VM.
+    pub vm: GuestVm,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// How its time goes.
+    pub timing: Timing,
+}
+
+/// How a run went: the command that repeats it, and what was printed.
+pub struct Ran {
+    command: String,
+    printed: Result<String>,
+}
+
+impl Alone {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The bundle can't be made.
+    pub fn run(&self, hypervisor: &Hypervisor) -> Result<Ran> {
+        let vms = std::slice::from_ref(&self.vm);
+        let machine = hypervisor.machine(vms, self.cpus, self.timing)?;
+        let printed = to_end(&machine, LIMIT);
+        Ok(Ran {
+            command: machine.command_line(),
+            printed: printed.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        })
+    }
+
+    /// Counts the checks of `ran`, and the run as a whole, in `tally`; `declared` are checks
+    /// that must be among them. What the VM printed.
+    pub fn count(&self, ran: Ran, declared: &[&str], tally: &mut Tally) -> String {
+        let label = &self.label;
+        let printed = match ran.printed {
+            Ok(printed) => printed,
+            Err(error) => {
+                tally.fail(label, &format!("{error:#}"));
+                return String::new();
+            }
+        };
+        let declared: Vec<String> = declared.iter().map(|&name| name.to_owned()).collect();
+        let lines = lines_of(self.vm.name, &printed);
+        let transcript = Transcript::parse(CLOSING, &lines, &declared);
+        for (name, failure) in &transcript.checks {
+            match failure {
+                None => tally.pass(&format!("{name} ({label})")),
+                Some(why) => tally.fail(&format!("{name} ({label})"), why),
+            }
+        }
+        let mut faults = transcript.faults;
+        if !printed.contains("no VM runs: switching off") {
+            faults.push("the hypervisor didn't end by itself".to_owned());
+        }
+        let (faults, command) = (faults.join("; "), ran.command);
+        let result = || {
+            ensure!(faults.is_empty(), "{faults}; to replay: {command}");
+            Ok(())
+        };
+        tally.check(&format!("the run as a whole ({label})"), result());
+        lines
+    }
+}
+
+/// Runs `vm` on `cpus` CPUs and counts its checks, as [`Alone::count`] does. What the VM
+/// printed.
 ///
 /// # Errors
 /// The bundle can't be made.
@@ -30,36 +97,11 @@ pub fn run_alone(
     timing: Timing,
     declared: &[&str],
 ) -> Result<String> {
-    let machine = hypervisor.machine(std::slice::from_ref(vm), cpus, timing)?;
-    let printed = match to_end(&machine, LIMIT) {
-        Ok(printed) => String::from_utf8_lossy(&printed).into_owned(),
-        Err(error) => {
-            tally.fail(label, &format!("{error:#}"));
-            return Ok(String::new());
-        }
+    let alone = Alone {
+        label: label.to_owned(),
+        vm: vm.clone(),
+        cpus,
+        timing,
     };
-    let declared: Vec<String> = declared.iter().map(|&name| name.to_owned()).collect();
-    let lines = lines_of(vm.name, &printed);
-    let transcript = Transcript::parse(CLOSING, &lines, &declared);
-    for (name, failure) in &transcript.checks {
-        match failure {
-            None => tally.pass(&format!("{name} ({label})")),
-            Some(why) => tally.fail(&format!("{name} ({label})"), why),
-        }
-    }
-    let mut faults = transcript.faults;
-    if !printed.contains("no VM runs: switching off") {
-        faults.push("the hypervisor didn't end by itself".to_owned());
-    }
-    let result = || {
-        let line = machine.command_line();
-        ensure!(
-            faults.is_empty(),
-            "{}; to replay: {line}",
-            faults.join("; ")
-        );
-        Ok(())
-    };
-    tally.check(&format!("the run as a whole ({label})"), result());
-    Ok(lines)
+    Ok(alone.count(alone.run(hypervisor)?, declared, tally))
 }

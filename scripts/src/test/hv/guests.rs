@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use crate::hypervisor::{GuestVm, Hypervisor, lines_of};
 use crate::qemu::Timing;
-use crate::test::alone::{CLOSING, run_alone};
+use crate::test::alone::{Alone, CLOSING, run_alone};
 use crate::test::at_once::at_once;
 use crate::test::lines::Transcript;
 use crate::test::{Options, Tally};
@@ -37,21 +37,35 @@ const WORST: [&str; 8] = [
 /// # Errors
 /// A bundle can't be made.
 pub fn run(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Result<()> {
-    for (vcpus, cpus) in SHAPES {
-        for timing in timings(options) {
-            let label = format!("{vcpus} vcpus, {cpus} cpus, {}", timing.label());
-            let clock = match timing {
-                Timing::Deterministic { .. } | Timing::Slow { .. } => "counted",
-                Timing::Threads => "real",
-            };
-            let vm = GuestVm {
-                more: PARAVIRTUAL,
-                ..GuestVm::new("a", vcpus, &format!("cpus={cpus} clock={clock}"))
-            };
-            run_alone(hypervisor, tally, &label, &vm, cpus, timing, &[])?;
-        }
+    let shapes = SHAPES.into_iter();
+    let runs = shapes.flat_map(|shape| timings(options).into_iter().map(move |t| alone(shape, t)));
+    let (threaded, counted): (Vec<Alone>, Vec<Alone>) =
+        runs.partition(|run| run.timing == Timing::Threads);
+    let ran = at_once(&counted, |run| run.run(hypervisor));
+    for (run, ran) in counted.iter().zip(ran) {
+        run.count(ran?, &[], tally);
+    }
+    for run in threaded {
+        run.count(run.run(hypervisor)?, &[], tally);
     }
     sparse(hypervisor, tally)
+}
+
+/// All checks with as many vCPUs, on as many CPUs.
+fn alone((vcpus, cpus): (u32, u32), timing: Timing) -> Alone {
+    let clock = match timing {
+        Timing::Deterministic { .. } | Timing::Slow { .. } => "counted",
+        Timing::Threads => "real",
+    };
+    Alone {
+        label: format!("{vcpus} vcpus, {cpus} cpus, {}", timing.label()),
+        vm: GuestVm {
+            more: PARAVIRTUAL,
+            ..GuestVm::new("a", vcpus, &format!("cpus={cpus} clock={clock}"))
+        },
+        cpus,
+        timing,
+    }
 }
 
 /// A checked guest beside each that does its worst. In a deterministic run an endless

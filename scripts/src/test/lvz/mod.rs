@@ -10,6 +10,8 @@ mod vmstate;
 
 use anyhow::{Result, bail};
 
+use self::run::Run;
+use super::at_once::at_once;
 use super::{Options, Part, Tally, names};
 use crate::context::Context;
 use crate::qemu::Timing;
@@ -34,7 +36,8 @@ const STEPS: [(&str, Step); 6] = [
         Ok(())
     }),
     ("off", |_, suite, _, tally| {
-        run::without_lvz(suite, tally);
+        let run = Run::without_lvz(suite);
+        run.count(run.run(), &[], tally);
         Ok(())
     }),
     ("vmstate", vmstate::run),
@@ -77,8 +80,17 @@ impl Part for Lvz {
 /// The suite on `cpus` CPUs, in every kind of time.
 fn on_cpus(cpus: u32, suite: &Suite, options: &Options, tally: &mut Tally) -> Result<()> {
     let declared = run::declared(suite, cpus)?;
-    for (timing, seed) in timings(options) {
-        run::run(suite, tally, cpus, timing, seed, &declared);
+    let (threaded, counted): (Vec<_>, Vec<_>) = timings(options)
+        .into_iter()
+        .partition(|(timing, _)| *timing == Timing::Threads);
+    let run = |&(timing, seed): &(Timing, u64)| {
+        let run = Run::new(suite, cpus, timing, seed);
+        let ended = run.run();
+        (run, ended)
+    };
+    let ended = at_once(&counted, run);
+    for (run, ended) in ended.into_iter().chain(threaded.iter().map(run)) {
+        run.count(ended, &declared, tally);
     }
     Ok(())
 }

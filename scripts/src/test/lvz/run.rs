@@ -44,56 +44,58 @@ fn declared_in(printed: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Runs the suite and counts every check of it.
-pub fn run(
-    suite: &Suite,
-    tally: &mut Tally,
-    cpus: u32,
-    timing: Timing,
-    seed: u64,
-    declared: &[String],
-) {
-    let label = format!("{cpus} cpus, {}", timing.label());
-    count(
-        tally,
-        &label,
-        &suite.machine("suite", cpus, timing, seed),
-        declared,
-    );
+/// How the suite is to run.
+pub struct Run {
+    label: String,
+    machine: Qemu,
 }
 
-/// Runs the suite's checks for a CPU whose LVZ is off.
-pub fn without_lvz(suite: &Suite, tally: &mut Tally) {
-    let timing = Timing::Deterministic { seed: 1 };
-    count(
-        tally,
-        "lvz=off",
-        &suite.machine_of(WITHOUT_LVZ, "off", 1, timing, 1),
-        &[],
-    );
-}
+/// What a run has printed, and how long it took.
+type Ended = (Result<Vec<u8>>, Duration);
 
-/// Runs `machine` to its end and counts every check; what is wrong with the run as a
-/// whole counts as one more, with the end of the output and how to replay it.
-fn count(tally: &mut Tally, label: &str, machine: &Qemu, declared: &[String]) {
-    let started = Instant::now();
-    let printed = match to_end(machine, LIMIT) {
-        Ok(printed) => printed,
-        Err(error) => return tally.fail(label, &format!("{error:#}")),
-    };
-    let text = String::from_utf8_lossy(&printed);
-    let transcript = Transcript::parse("lvz", &text, declared);
-    count_transcript(tally, label, &transcript);
-    eprintln!(
-        "{label}: {} checks took {}",
-        transcript.checks.len(),
-        seconds(started.elapsed())
-    );
-    if transcript.counts().1 > 0 || !transcript.faults.is_empty() {
-        println!("  to replay: {}", machine.command_line());
+impl Run {
+    /// On `cpus` CPUs, with random numbers by `seed`.
+    pub fn new(suite: &Suite, cpus: u32, timing: Timing, seed: u64) -> Self {
+        Self {
+            label: format!("{cpus} cpus, {}", timing.label()),
+            machine: suite.machine("suite", cpus, timing, seed),
+        }
     }
-    if !transcript.faults.is_empty() {
-        println!("  the last lines were:\n{}", tail(&text, SHOWN));
+
+    /// On a CPU whose LVZ is off.
+    pub fn without_lvz(suite: &Suite) -> Self {
+        let timing = Timing::Deterministic { seed: 1 };
+        Self {
+            label: "lvz=off".to_owned(),
+            machine: suite.machine_of(WITHOUT_LVZ, "off", 1, timing, 1),
+        }
+    }
+
+    /// Runs to the end.
+    pub fn run(&self) -> Ended {
+        let started = Instant::now();
+        (to_end(&self.machine, LIMIT), started.elapsed())
+    }
+
+    /// Counts every check of a run; what is wrong with it as a whole counts as one more,
+    /// with the end of the output and how to replay it.
+    pub fn count(&self, (printed, took): Ended, declared: &[String], tally: &mut Tally) {
+        let label = &self.label;
+        let printed = match printed {
+            Ok(printed) => printed,
+            Err(error) => return tally.fail(label, &format!("{error:#}")),
+        };
+        let text = String::from_utf8_lossy(&printed);
+        let transcript = Transcript::parse("lvz", &text, declared);
+        count_transcript(tally, label, &transcript);
+        let checks = transcript.checks.len();
+        eprintln!("{label}: {checks} checks took {}", seconds(took));
+        if transcript.counts().1 > 0 || !transcript.faults.is_empty() {
+            println!("  to replay: {}", self.machine.command_line());
+        }
+        if !transcript.faults.is_empty() {
+            println!("  the last lines were:\n{}", tail(&text, SHOWN));
+        }
     }
 }
 
