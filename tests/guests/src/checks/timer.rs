@@ -145,8 +145,9 @@ fn extremes() -> Outcome {
     let pending = csrrd!(ESTAT) & Interrupt::TI.bit();
     disarm();
     ensure("it fires", pending != 0)?;
-    arm(LONGEST | EN);
+    // Before it is armed, until after it was read: this vCPU may be away in between.
     let start = ticks();
+    arm(LONGEST | EN);
     wait(microseconds(20_000));
     let (pending, left) = (csrrd!(ESTAT) & Interrupt::TI.bit(), csrrd!(TVAL));
     let passed = ticks() - start;
