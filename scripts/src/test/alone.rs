@@ -73,6 +73,7 @@ impl Alone {
         if !printed.contains("no VM runs: switching off") {
             faults.push("the hypervisor didn't end by itself".to_owned());
         }
+        faults.extend(log_flood(&printed));
         let (faults, command) = (faults.join("; "), ran.command);
         let result = || {
             ensure!(faults.is_empty(), "{faults}; to replay: {command}");
@@ -81,6 +82,17 @@ impl Alone {
         tally.check(&format!("the run as a whole ({label})"), result());
         lines
     }
+}
+
+/// Most lines of the hypervisor's own log, whatever its guests do.
+const MOST_LOG_LINES: usize = 40;
+
+/// What is wrong with the length of the hypervisor's log in `printed`: nothing that a
+/// guest does a thousand times may be said a thousand times.
+pub fn log_flood(printed: &str) -> Option<String> {
+    let own = printed.lines().filter(|line| line.starts_with("[hv "));
+    let count = own.count();
+    (count > MOST_LOG_LINES).then(|| format!("{count} lines of the hypervisor's log"))
 }
 
 /// Runs `vm` on `cpus` CPUs and counts its checks, as [`Alone::count`] does. What the VM
@@ -104,4 +116,17 @@ pub fn run_alone(
         timing,
     };
     Ok(alone.count(alone.run(hypervisor)?, declared, tally))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_has_an_end() {
+        let line = "[hv INFO ] a|b\na| [hv WARN ] its own\n";
+        assert_eq!(log_flood(&line.repeat(MOST_LOG_LINES)), None);
+        let flood = log_flood(&line.repeat(MOST_LOG_LINES + 1)).unwrap();
+        assert!(flood.starts_with("41 lines"), "{flood}");
+    }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::among::{CHECKS, Shape};
 use crate::hypervisor::{GuestVm, lines_of};
 use crate::qemu::Timing;
 use crate::suite::to_end;
-use crate::test::alone::CLOSING;
+use crate::test::alone::{CLOSING, log_flood};
 use crate::test::lines::Transcript;
 use crate::test::{Rig, Tally};
 
@@ -47,6 +47,9 @@ fn abuse(rig: &Rig<'_>) -> Result<()> {
         .machine(&[evil, good.clone()], 2, Timing::Threads)?;
     let printed = to_end(&machine, ABUSE_LIMIT)?;
     let printed = String::from_utf8_lossy(&printed);
+    if let Some(flood) = log_flood(&printed) {
+        bail!("{flood}:\n{printed}");
+    }
     let done = format!("evil| evil: {limit} accesses");
     ensure!(printed.contains(&done), "no line `{done}`:\n{printed}");
     let declared = CHECKS.map(str::to_owned);
