@@ -14,10 +14,11 @@
 //!
 //! Source of the three times: the cover letter of the patch series "LoongArch: KVM:
 //! Add PV IPI support on LoongArch platform", `perf bench futex wake`, 16 of 16 threads.
-//! The KVM of that time (merged for Linux 6.11) left IOCSR accesses, and with them the IPIs
-//! of a guest without the paravirtual ones, to QEMU in user space; today's emulates them in
-//! the kernel (6.13). So the third time has work in it that no column of ours has, and the
-//! price that fits both is too high. Fits to each alone are printed beside it.
+//! Linux's KVM of that time left IOCSR accesses, and with them the IPIs of a guest without the
+//! paravirtual ones, to QEMU in user space ("LoongArch KVM changes for v6.7" says so); today's
+//! emulates them in the kernel. So the third time probably has work in it that no column of
+//! ours has, and the price that fits both is too high. Fits to each alone are printed
+//! beside it.
 
 use serde::Serialize;
 
