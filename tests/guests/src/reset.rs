@@ -30,6 +30,7 @@ pub fn first_look() -> bool {
 /// Looks, leaves all that, and resets. `clean` is the boot vCPU's first look.
 pub fn run(clean: bool) -> ! {
     static DIRTY: AtomicU64 = AtomicU64::new(0);
+    let began = ticks();
     DIRTY.store((!clean).into(), Ordering::Relaxed);
     // What a stay of its own would have shown the boot vCPU, the others show
     // here: SWI0 and vectors of the time before.
@@ -51,6 +52,7 @@ pub fn run(clean: bool) -> ! {
         left => println!("FAIL reset.clean: {left} places aren't as at first"),
     }
     leave_things_behind();
+    println!("ticks {began} {}", ticks());
     // SAFETY: a device's register, and the end.
     unsafe { device::<u8>(RESET.0).write_volatile(RESET.1) };
     call::stop(1)
