@@ -7,36 +7,21 @@ use loom::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use loom::thread;
 
 /// Once [`Postbox::flushed`] says so, no guest instruction runs on an old
-/// entry: `stale` is set while one could, by an owner that enters twice.
+/// entry, of an owner that enters twice.
 pub fn flush(mistake: Mistake) {
     loom::model(move || {
         let machine = Machine::new(mistake);
-        let changed = Arc::new(AtomicU32::new(0));
-        let runner = {
-            let (machine, changed) = (machine.clone(), changed.clone());
-            thread::spawn(move || {
-                let owner = Owner::new(0);
-                // The TLB's entry is as old as the last flush.
-                let mut entry = changed.load(SeqCst);
-                for _ in 0..2 {
-                    if machine.enter(&owner).any(Posts::FLUSH) {
-                        entry = changed.load(SeqCst);
-                    }
-                    // The guest uses the entry; a kick ends its stay.
-                    if entry == 0 {
-                        assert_ne!(changed.load(SeqCst), 2, "used after it was gone");
-                    }
-                    machine.postbox.leave();
-                }
-            })
-        };
-        changed.store(1, SeqCst);
-        machine.post(Posts::FLUSH);
-        if machine.flushed() {
-            // From here on the page may be used for something else.
-            changed.store(2, SeqCst);
+        let (tables, changer) = changing(&machine);
+        let owner = Owner::new(0);
+        let mut guest = Guest::new(&tables);
+        guest.entry = tables.load(SeqCst);
+        for _ in 0..2 {
+            guest.carry_out(machine.enter(&owner));
+            // A kick ends its stay.
+            guest.access();
+            machine.postbox.leave();
         }
-        runner.join().unwrap();
+        changer.join().unwrap();
     });
 }
 
@@ -81,16 +66,22 @@ pub fn invalidate(machine: &Machine, tables: &AtomicU32) {
     }
 }
 
+/// The tables, as they were, and a thread that changes them.
+fn changing(machine: &Arc<Machine>) -> (Arc<AtomicU32>, thread::JoinHandle<()>) {
+    let tables = Arc::new(AtomicU32::new(OLD));
+    let changer = {
+        let (machine, tables) = (machine.clone(), tables.clone());
+        thread::spawn(move || invalidate(&machine, &tables))
+    };
+    (tables, changer)
+}
+
 /// Invalidate × post × enter: the vCPU enters, exits for another reason,
 /// takes what there is, and runs on. The other post is not lost over it.
 pub fn invalidate_against_post_and_enter(mistake: Mistake) {
     loom::model(move || {
         let machine = Machine::new(mistake);
-        let tables = Arc::new(AtomicU32::new(OLD));
-        let changer = {
-            let (machine, tables) = (machine.clone(), tables.clone());
-            thread::spawn(move || invalidate(&machine, &tables))
-        };
+        let (tables, changer) = changing(&machine);
         let poster = posters(&machine, &[SWI0]);
         let mut guest = Guest::new(&tables);
         let mut seen = machine.enter(&Owner::new(0));
@@ -140,11 +131,7 @@ pub fn invalidate_against_post_and_sleep(mistake: Mistake) {
 pub fn invalidate_against_a_move(mistake: Mistake) {
     loom::model(move || {
         let machine = Machine::new(mistake);
-        let tables = Arc::new(AtomicU32::new(OLD));
-        let changer = {
-            let (machine, tables) = (machine.clone(), tables.clone());
-            thread::spawn(move || invalidate(&machine, &tables))
-        };
+        let (tables, changer) = changing(&machine);
         let poster = posters(&machine, &[SWI0]);
         let (mut owner, mut guest) = (Owner::new(0), Guest::new(&tables));
         let mut seen = machine.enter(&owner);
