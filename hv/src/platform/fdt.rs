@@ -113,14 +113,20 @@ fn reserved(tree: &Fdt<'_>) -> Vec<Range> {
     all
 }
 
+/// The nodes that are `name`'s, or work as those do.
+fn compatible<'b, 'a>(
+    tree: &'b Fdt<'a>,
+    name: &'static str,
+) -> impl Iterator<Item = FdtNode<'b, 'a>> {
+    tree.all_nodes().filter(move |node| {
+        let names = node.compatible();
+        names.is_some_and(|names| names.all().any(|one| one == name))
+    })
+}
+
 /// The configuration space of PCI's hosts.
 fn ecam(tree: &Fdt<'_>) -> Vec<Range> {
-    let is_host = |node: &FdtNode<'_, '_>| {
-        let names = node.compatible();
-        names.is_some_and(|names| names.all().any(|name| name == PCI_HOST))
-    };
-    let hosts = tree.all_nodes().filter(is_host);
-    hosts
+    compatible(tree, PCI_HOST)
         .flat_map(|node| ranges(core::iter::once(node)).into_iter().take(1))
         .collect()
 }
@@ -163,12 +169,7 @@ fn console(node: &FdtNode<'_, '_>) -> Console {
 }
 
 fn pch_pics(tree: &Fdt<'_>) -> Vec<Hpa> {
-    let is_pch_pic = |node: &FdtNode<'_, '_>| {
-        let names = node.compatible();
-        names.is_some_and(|names| names.all().any(|name| name == PCH_PIC))
-    };
-    let nodes = tree.all_nodes().filter(is_pch_pic);
-    nodes
+    compatible(tree, PCH_PIC)
         .filter_map(|node| Some(Hpa::new(node.reg()?.next()?.starting_address as u64)))
         .collect()
 }
