@@ -33,8 +33,8 @@ pub const HOST_CHECKS: &[Check] = &[Check::several("smp.estat_race", estat_race)
 
 const IPI: u64 = Interrupt::IPI.bit();
 const GPA: u64 = 0x1_0000_0000;
-/// How long one CPU waits for another before it gives up: 4 s.
-const PATIENCE: u64 = 4_000_000 * arch::TICKS_PER_US;
+/// How long one CPU waits for another before it gives up: 30 s.
+const PATIENCE: u64 = 30_000_000 * arch::TICKS_PER_US;
 
 /// Turns of two CPUs: whose number it holds may act.
 static TURN: AtomicU64 = AtomicU64::new(0);

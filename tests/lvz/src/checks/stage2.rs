@@ -351,9 +351,10 @@ fn gid_zero(cpu: &mut Cpu) -> Outcome {
     let (line, before) = (Interrupt::TI.bit(), log().count);
     let enabled = csrxchg!(ECFG, line, line);
     let mut exit = Exit::default();
-    // On a busy machine the time may be over before the entry.
-    for _ in 0..20 {
-        csrwr!(TCFG, (100 * arch::TICKS_PER_US) & !3 | TCFG::EN::SET.value);
+    // On a busy machine the time may be over before the entry: more each time.
+    for attempt in 0..16 {
+        let ticks = (100 * arch::TICKS_PER_US) << attempt;
+        csrwr!(TCFG, ticks | TCFG::EN::SET.value);
         exit = guest.start(done).enter();
         csrwr!(TCFG, 0);
         csrwr!(TICLR, 1);

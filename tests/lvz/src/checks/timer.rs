@@ -54,8 +54,9 @@ pub const PERIODIC: u64 = 2;
 pub const FIRED: u64 = (1 << 48) - 1;
 /// The timer's line.
 pub const TI: u64 = Interrupt::TI.bit();
-/// Longer than any timer here needs: 2 s.
-pub const LONG: u64 = 2_000_000 * arch::TICKS_PER_US;
+/// Longer than any timer here needs, also where threads of the emulator have to
+/// wait for a processor: 20 s.
+pub const LONG: u64 = 20_000_000 * arch::TICKS_PER_US;
 /// Reading the clock and the timer takes a while: the least that counts as
 /// too early, in ticks.
 pub const SLACK: u64 = 8;
@@ -102,10 +103,10 @@ impl Timer {
         let start = counter();
         while !self.pending() {
             if counter().wrapping_sub(start) > LONG {
-                return false;
+                break;
             }
         }
-        true
+        self.pending()
     }
 
     /// Off, nothing pending.

@@ -51,9 +51,10 @@ pub const REFILL: u64 = 0x7002;
 
 /// Host timer ticks that a guest gets at a time: 1 s.
 const BUDGET: u64 = 1_000_000 * arch::TICKS_PER_US;
-/// How often it gets them until it is given up. On a busy machine a CPU may
-/// be held up for longer than one budget, but hardly again and again.
-const ATTEMPTS: usize = 4;
+/// How often it gets them until it is given up. On a busy machine a CPU, or the
+/// emulator's timers, may be held up for longer than one budget, but hardly
+/// again and again.
+const ATTEMPTS: usize = 20;
 /// TCFG.EN; the value with its low two bits zero makes a one-shot of it.
 const TCFG_EN: u64 = 1;
 /// PRMD at entry: PIE, so that host interrupts are on in the guest.
