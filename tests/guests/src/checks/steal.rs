@@ -156,11 +156,14 @@ fn by_host() -> u64 {
     call::stolen(&Native).unwrap_or(u64::MAX)
 }
 
-/// When all begin, and when the last one has ended; the time that all ran.
-static START: AtomicU64 = AtomicU64::new(0);
+/// vCPUs that have begun; when the first and the last one did, and when the last
+/// one ended; the time that all ran.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+static FIRST: AtomicU64 = AtomicU64::new(0);
+static LAST: AtomicU64 = AtomicU64::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
 static RAN: AtomicU64 = AtomicU64::new(0);
-/// vCPUs whose record differs from what the hypervisor counted.
+/// vCPUs whose record was refused, or differs from what the hypervisor counted.
 static DIFFERENT: AtomicU64 = AtomicU64::new(0);
 /// Whether each is busy; how often busy ones were looked at, and how often the
 /// `preempted` byte was wrong, of them or of the one that looked.
@@ -168,21 +171,30 @@ static BUSY: [AtomicBool; smp::MAX_CPUS] = [const { AtomicBool::new(false) }; sm
 static LOOKS: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicU64 = AtomicU64::new(0);
 
-/// Ticks that each is busy for: a dozen time slices.
+/// Ticks that all are busy for together: a dozen time slices.
 fn span() -> u64 {
     ticks_per_second() / 1000 * 60
 }
 
 fn busy(index: usize) {
     if register(index) != 0 {
+        DIFFERENT.fetch_add(1, Ordering::Relaxed);
+        BEGUN.fetch_add(1, Ordering::SeqCst);
         return;
     }
     // Stolen before the start, or kept from an earlier run.
     let (before, host_before) = (RECORDS[index].stolen(), by_host());
     let begun = ticks();
+    FIRST.fetch_min(begun, Ordering::SeqCst);
+    LAST.fetch_max(begun, Ordering::SeqCst);
     BUSY[index].store(true, Ordering::SeqCst);
-    while ticks() < START.load(Ordering::Relaxed) + span() {
+    BEGUN.fetch_add(1, Ordering::SeqCst);
+    loop {
         look(index);
+        let all = BEGUN.load(Ordering::SeqCst) == smp::count() as u64;
+        if all && ticks() >= LAST.load(Ordering::SeqCst) + span() {
+            break;
+        }
     }
     BUSY[index].store(false, Ordering::SeqCst);
     // The record is written between two readings of the count, or not at all.
@@ -201,8 +213,11 @@ fn busy(index: usize) {
 /// their CPU, though they could go on.
 fn look(index: usize) {
     let other = (index + 1) % smp::count();
-    if other != index && BUSY[other].load(Ordering::SeqCst) {
-        let right = RECORDS[other].is_preempted() && !RECORDS[index].is_preempted();
+    let busy = || other != index && BUSY[other].load(Ordering::SeqCst);
+    let before = busy();
+    let right = RECORDS[other].is_preempted() && !RECORDS[index].is_preempted();
+    // It may have ended between two of these lines.
+    if before && busy() {
         LOOKS.fetch_add(1, Ordering::Relaxed);
         WRONG.fetch_add((!right).into(), Ordering::Relaxed);
     }
@@ -215,12 +230,12 @@ fn shared() -> Outcome {
     if smp::host_cpus() != 1 {
         return Ok(());
     }
-    for counter in [&RAN, &END, &DIFFERENT, &LOOKS, &WRONG] {
+    for counter in [&BEGUN, &LAST, &RAN, &END, &DIFFERENT, &LOOKS, &WRONG] {
         counter.store(0, Ordering::Relaxed);
     }
-    START.store(ticks(), Ordering::Relaxed);
+    FIRST.store(u64::MAX, Ordering::Relaxed);
     smp::on_all(busy);
-    let passed = END.load(Ordering::Relaxed) - START.load(Ordering::Relaxed);
+    let passed = END.load(Ordering::Relaxed) - FIRST.load(Ordering::Relaxed);
     let ran = RAN.load(Ordering::Relaxed);
     ensure("less than what was run", ran >= span() / 100 * 95)?;
     ensure("more than what passed", ran <= passed / 100 * 105)?;

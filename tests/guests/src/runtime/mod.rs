@@ -71,12 +71,12 @@ pub fn memory<T>(phys: u64) -> *mut T {
     (0x9000_0000_0000_0000 | phys) as *mut T
 }
 
-/// Waits until `done`; gives up after ten seconds, since a busy emulator may
-/// let a vCPU wait for one.
+/// Waits until `done`; gives up after a minute, since a busy emulator may let a
+/// vCPU wait for seconds. Whether it is `done`.
 pub fn wait_until(done: impl Fn() -> bool) -> bool {
     let start = ticks();
     while !done() {
-        if ticks() - start > 10 * ticks_per_second() {
+        if ticks() - start > 60 * ticks_per_second() {
             return false;
         }
         core::hint::spin_loop();
