@@ -1,7 +1,6 @@
 //! `cargo xtask test`: the parts, and the one list they stand in.
 
 mod alone;
-mod at_once;
 mod flash;
 mod host;
 mod hv;

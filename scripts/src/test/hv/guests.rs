@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use rayon::prelude::*;
 
 use crate::hypervisor::{GuestVm, Hypervisor, lines_of};
 use crate::qemu::Timing;
 use crate::test::alone::{Alone, CLOSING, run_alone};
-use crate::test::at_once::at_once;
 use crate::test::lines::Transcript;
 use crate::test::{Options, Tally};
 
@@ -41,7 +41,9 @@ pub fn run(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Res
     let runs = shapes.flat_map(|shape| timings(options).into_iter().map(move |t| alone(shape, t)));
     let (threaded, counted): (Vec<Alone>, Vec<Alone>) =
         runs.partition(|run| run.timing == Timing::Threads);
-    let ran = at_once(&counted, |run| run.run(hypervisor));
+    // A deterministic machine needs one CPU; of two with threads neither would have enough.
+    let each = counted.par_iter().with_max_len(1);
+    let ran: Vec<_> = each.map(|run| run.run(hypervisor)).collect();
     for (run, ran) in counted.iter().zip(ran) {
         run.count(ran?, &[], tally);
     }
@@ -85,10 +87,8 @@ pub fn beside_worst(hypervisor: &Hypervisor, options: &Options, tally: &mut Tall
     };
     let on_one = [with(1, deterministic, "call"), with(1, Timing::Threads, "")].concat();
     let on_two = with(2, Timing::Threads, "");
-    for (label, result) in at_once(&on_one, run)
-        .into_iter()
-        .chain(on_two.iter().map(run))
-    {
+    let alone: Vec<_> = on_one.par_iter().with_max_len(1).map(run).collect();
+    for (label, result) in alone.into_iter().chain(on_two.iter().map(run)) {
         tally.check(&label, result);
     }
     Ok(())
