@@ -49,6 +49,7 @@ pub use loongarch_isa as isa;
 pub mod arch;
 pub mod boot;
 pub mod bundle;
+pub mod command_line;
 pub mod config;
 pub mod console;
 pub mod dev;
@@ -61,6 +62,7 @@ mod heap;
 #[cfg(target_arch = "loongarch64")]
 mod launch;
 pub mod mm;
+
 pub mod platform;
 #[cfg(target_arch = "loongarch64")]
 mod processor;

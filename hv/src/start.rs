@@ -16,7 +16,7 @@ use crate::platform::uart::Uart;
 use crate::platform::{eiointc, ipi, pch_pic, power, rtc, secondary};
 use crate::processor::{Mailbox, Processor};
 use crate::vm::Notifier;
-use crate::{console, heap, launch, seed};
+use crate::{command_line, console, heap, launch, seed};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char};
@@ -174,9 +174,7 @@ fn set_up_input(machine: &Machine, command_line: &str) {
     if let Some(at) = machine.legacy_pic {
         pch_pic::silence_legacy(at);
     }
-    let polled = command_line
-        .split_ascii_whitespace()
-        .any(|word| word == "console=poll");
+    let polled = command_line::values(command_line, "console").any(|how| how == "poll");
     CONSOLE_CPU.call_once(cpu::id);
     match machine.console_interrupt.filter(|_| !polled) {
         Some(route) => {
@@ -219,8 +217,7 @@ pub fn console_interrupt(notifier: &impl Notifier) {
 /// Whether the command line wants a single VM's output line by line too:
 /// `console=lines`.
 fn lines_only(command_line: &str) -> bool {
-    let mut words = command_line.split_ascii_whitespace();
-    words.any(|word| word == "console=lines")
+    command_line::values(command_line, "console").any(|how| how == "lines")
 }
 
 /// This CPU's work, for good.
@@ -286,8 +283,7 @@ fn wake_cpus(machine: &Machine) -> Vec<u32> {
 /// `crash=` on the command line shows what a fault of the hypervisor looks
 /// like: `crash=break`, `crash=refill` or `crash=panic`.
 fn crash_if_asked(command_line: &str) {
-    let mut words = command_line.split_ascii_whitespace();
-    match words.find_map(|word| word.strip_prefix("crash=")) {
+    match command_line::values(command_line, "crash").next() {
         None => {}
         Some("break") => trap::breakpoint(),
         Some("refill") => trap::read_unmapped(),

@@ -9,6 +9,7 @@ pub mod held;
 pub mod keys;
 pub mod screen;
 
+use crate::command_line;
 use crate::dev::uart::Sink;
 use crate::platform::uart::Uart;
 use core::fmt;
@@ -171,11 +172,7 @@ impl Sink for Port {
 /// # Errors
 /// The word that is no level.
 pub fn level(command_line: &str) -> Result<LevelFilter, &str> {
-    let words = command_line.split_ascii_whitespace();
-    match words
-        .filter_map(|word| word.strip_prefix("log="))
-        .next_back()
-    {
+    match command_line::values(command_line, "log").next_back() {
         None => Ok(LevelFilter::Info),
         Some(name) => name.parse().map_err(|_| name),
     }

@@ -26,6 +26,7 @@ mod refusal;
 
 use crate::arch::{boot, cpu, lvz};
 use crate::bundle::{Bundle, BundleError};
+use crate::command_line;
 use crate::heap;
 use crate::mm::addr::Hpa;
 use crate::mm::phys::Identity;
@@ -121,10 +122,7 @@ fn check_board(options: &[u8]) -> Result<(), Refusal> {
     let text = core::str::from_utf8(options).unwrap_or_default();
     let text = text.trim_end_matches('\0');
     // What a fault of this part looks like, as `crash=` shows others later.
-    if text
-        .split_ascii_whitespace()
-        .any(|word| word == "crash=firmware")
-    {
+    if command_line::values(text, "crash").any(|how| how == "firmware") {
         panic!("crash=firmware was asked for");
     }
     board::check(text, board::this()).map_err(|wrong| Refusal::Board(wrong.to_string()))

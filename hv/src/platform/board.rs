@@ -9,6 +9,7 @@
 //! Sources: Linux, arch/loongarch/kernel/cpu-probe.c (the name's register and
 //! layout); QEMU 10.0, hw/loongarch/virt.c (`virt` calls itself a 3A5000).
 
+use crate::command_line;
 use core::fmt;
 
 /// A kind of machine that images are made for.
@@ -92,14 +93,13 @@ pub fn this() -> CpuName {
     CpuName(crate::arch::iocsr::read_64(guest_pv::abi::iocsr::CPU_NAME))
 }
 
-/// Whether what `options` say fits a machine with the processor `found`. Options
+/// Whether the options in `line` fit a machine with the processor `found`. Options
 /// that name no board fit every machine.
 ///
 /// # Errors
 /// See [`WrongBoard`].
-pub fn check(options: &str, found: CpuName) -> Result<(), WrongBoard<'_>> {
-    let mut words = options.split_ascii_whitespace();
-    let Some(name) = words.find_map(|word| word.strip_prefix("board=")) else {
+pub fn check(line: &str, found: CpuName) -> Result<(), WrongBoard<'_>> {
+    let Some(name) = command_line::values(line, "board").next() else {
         return Ok(());
     };
     let board = Board::named(name).ok_or(WrongBoard::Unknown(name))?;
