@@ -21,6 +21,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char};
 use core::fmt;
+use core::sync::atomic::{Ordering, fence};
 use spin::Once;
 
 static CPUS: Once<Vec<Cpu>> = Once::new();
@@ -143,6 +144,8 @@ fn let_cpus_work(missing: &[u32]) -> &'static [Mailbox] {
     let ids = machine_cpus().iter().map(|cpu| cpu.id);
     let there = ids.filter(|id| !missing.contains(id));
     let mailboxes = MAILBOXES.call_once(|| there.map(Mailbox::new).collect());
+    // They are there before anyone is told: who finds none sleeps on.
+    fence(Ordering::SeqCst);
     for mailbox in mailboxes.iter().filter(|mailbox| mailbox.id() != cpu::id()) {
         ipi::send(mailbox.id(), ipi::Vector::Wake);
     }
