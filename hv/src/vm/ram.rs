@@ -15,10 +15,13 @@ use spin::Mutex;
 /// The machine's free frames, once they are known.
 pub type Source = Mutex<Option<frame::Frames>>;
 
+/// Where a block is, and its pages.
+type Block = (Hpa, u64);
+
 /// Frames that go back to their source when they are dropped.
 pub struct Frames {
     source: &'static Source,
-    parts: Vec<(Hpa, u64)>,
+    parts: Vec<Block>,
     /// The nodes that more of them are to come from.
     nodes: Vec<u32>,
 }
@@ -53,20 +56,29 @@ impl Frames {
         true
     }
 
-    /// Takes the largest block of at most `left` pages that there is, on its
-    /// nodes if they have any; where it is, its pages, and whether it is on
-    /// another node.
-    fn take(&mut self, left: u64) -> Result<(Hpa, u64, bool), &'static str> {
-        let mut locked = self.source.lock();
-        let frames = locked.as_mut().ok_or(OUT_OF_RAM)?;
-        let of = |node| largest(left, |pages| frames.take_of(node, pages));
-        let near = self.nodes.iter().copied().find_map(of);
-        let block = near.or_else(|| largest(left, |pages| frames.take(pages)));
-        // The heap may have to grow, which takes frames too.
-        drop(locked);
-        let (hpa, pages) = block.ok_or(OUT_OF_RAM)?;
+    /// Takes a block of the first of `sizes`, in pages, that there is on one
+    /// of its nodes, or else on any; whether it is on another node, too.
+    fn find(&self, sizes: impl Iterator<Item = u64> + Clone) -> Option<(Block, bool)> {
+        let mut frames = self.source.lock();
+        let frames = frames.as_mut()?;
+        let near = self.nodes.iter().find_map(|&node| {
+            let mut sizes = sizes.clone();
+            sizes.find_map(|pages| Some((frames.take_of(node, pages)?, pages)))
+        });
+        let any = |pages| Some((frames.take(pages)?, pages));
+        let block = near.or_else(|| sizes.clone().find_map(any))?;
+        Some((block, near.is_none()))
+    }
+
+    /// Takes the largest block of at most `left` pages that there is; whether
+    /// it is on another node, too.
+    fn take(&mut self, left: u64) -> Result<(Block, bool), &'static str> {
+        let orders = 0..left.checked_ilog2().map_or(0, |order| order + 1);
+        let found = self.find(orders.rev().map(|order| 1 << order));
+        // No lock is held: the heap may have to grow, which takes frames too.
+        let ((hpa, pages), elsewhere) = found.ok_or(OUT_OF_RAM)?;
         if self.note(hpa, pages) {
-            return Ok((hpa, pages, near.is_none()));
+            return Ok(((hpa, pages), elsewhere));
         }
         if let Some(frames) = self.source.lock().as_mut() {
             frames.give(hpa, pages);
@@ -93,13 +105,9 @@ impl RamFrames for Frames {
     }
 
     fn take_block(&mut self) -> Option<Hpa> {
-        let mut frames = self.source.lock();
-        let frames = frames.as_mut()?;
-        let mut nodes = self.nodes.iter();
-        let near = nodes.find_map(|&node| frames.take_of(node, BLOCK_PAGES));
-        let hpa = near.or_else(|| frames.take(BLOCK_PAGES))?;
-        self.parts.push((hpa, BLOCK_PAGES));
-        Some(hpa)
+        let (block, _) = self.find(core::iter::once(BLOCK_PAGES))?;
+        self.parts.push(block);
+        Some(block.0)
     }
 }
 
@@ -125,7 +133,7 @@ pub fn take(
     for (gpa, bytes) in config.ram() {
         let mut done = 0;
         while done < bytes {
-            let (hpa, pages, elsewhere) = taken.take((bytes - done) / PAGE_BYTES)?;
+            let ((hpa, pages), elsewhere) = taken.take((bytes - done) / PAGE_BYTES)?;
             let gpa = gpa.checked_add(done).ok_or("RAM beyond 64 bits")?;
             let bytes = pages * PAGE_BYTES;
             regions.try_reserve(1).map_err(|_| OUT_OF_HEAP)?;
@@ -156,19 +164,6 @@ impl Frames {
             log::info!("VM {name}: its RAM is on nodes {nodes:?}, from {lowest} on");
         }
     }
-}
-
-/// The largest block of at most `left` pages that `take` gives, and its
-/// pages.
-fn largest(left: u64, mut take: impl FnMut(u64) -> Option<Hpa>) -> Option<(Hpa, u64)> {
-    let mut pages = 1 << left.checked_ilog2()?;
-    while pages > 0 {
-        if let Some(hpa) = take(pages) {
-            return Some((hpa, pages));
-        }
-        pages /= 2;
-    }
-    None
 }
 
 #[cfg(test)]
