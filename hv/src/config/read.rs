@@ -114,7 +114,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Most numbers that a list may name.
-const MAX_LIST: usize = 4096;
+const MAX_LIST: u64 = 4096;
 
 /// Numbers and ranges: `0,2,4-7`. `None` for anything else, for a number that
 /// doesn't fit, and for more than 4096 of them.
@@ -123,7 +123,8 @@ pub fn list<T: TryFrom<u64>>(text: &str) -> Option<Vec<T>> {
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (parse(first)?, parse(last)?);
-        if last < first || last - first >= MAX_LIST as u64 || all.len() >= MAX_LIST {
+        let more = last.checked_sub(first)?;
+        if more >= MAX_LIST - all.len() as u64 {
             return None;
         }
         for number in first..=last {

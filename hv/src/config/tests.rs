@@ -221,6 +221,22 @@ fn numbers_have_units_and_bases() {
 }
 
 #[test]
+fn a_list_names_no_more_than_there_is_room_for() {
+    let numbers = |text| list::<u32>(text).map(|numbers| numbers.len());
+    assert_eq!(numbers("0-4095"), Some(4096));
+    assert_eq!(numbers("0-4000,0-94"), Some(4096));
+    for text in [
+        "0-4096",
+        "0-4095,0",
+        "0-4000,0-4000",
+        "5-4",
+        "0-0xffffffffffffffff",
+    ] {
+        assert_eq!(numbers(text), None, "{text}");
+    }
+}
+
+#[test]
 fn the_user_has_the_last_word_on_restarts() {
     use StopReason::{Asked, PowerOff, Reset, Restarted, Stopped};
     for (reason, after) in [
