@@ -5,6 +5,7 @@
 //! of RAM and a fault on it do. Lock order: `memory`; the RAM's fresh blocks;
 //! `stage2`; the UART's; `pch_pic`'s; `eiointc`'s. Postboxes have none.
 
+mod devices;
 #[cfg(test)]
 pub mod fake;
 mod ids;
@@ -13,16 +14,14 @@ pub mod placement;
 pub mod ram;
 pub mod wires;
 
-use crate::config::{DeviceKind, VmConfig};
+use crate::config::VmConfig;
 use crate::console::Port;
 use crate::dev::bus::Bus;
 use crate::dev::iocsr::eiointc::{self, Eiointc};
-use crate::dev::iocsr::{ipi, misc};
-use crate::dev::irq_line::PchPicInput;
+use crate::dev::iocsr::ipi;
 use crate::dev::lane::Lane;
-use crate::dev::layout::UART_INPUT;
 use crate::dev::pch_pic::PchPic;
-use crate::dev::rtc::{Rtc, TimeSource};
+use crate::dev::rtc::TimeSource;
 use crate::dev::uart::Uart;
 use crate::isa::exception::Interrupt;
 use crate::mm::addr::{Gpa, Hpa, IocsrAddr};
@@ -39,6 +38,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
+pub use devices::{Device, IocsrDevice};
 use ids::PhysicalIds;
 pub use ids::{ID_BITS, Targets};
 use memory::{Memory, RamFrames};
@@ -48,47 +48,6 @@ use wires::{Input, Wires};
 
 /// Source of table frames whose kind the VM needn't know.
 pub type Tables = Box<dyn TableSource + Send>;
-
-/// A device of a VM.
-#[derive(Debug)]
-pub enum Device {
-    /// The VM's PCH-PIC.
-    PchPic,
-    /// A UART; its bytes go to the VM's console, and its interrupt, if it
-    /// has one, to an input of PCH-PIC.
-    Uart(Box<Uart>, Option<PchPicInput>),
-    /// PCH-MSI.
-    PchMsi,
-    /// The real-time clock.
-    Rtc(Rtc),
-    /// The power controller.
-    Power,
-    /// I/O ports with nothing behind them.
-    Ports,
-}
-
-/// A device in the IOCSR space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IocsrDevice {
-    /// The accessing vCPU's IPI registers.
-    Ipi,
-    /// The VM's EIOINTC.
-    Eiointc,
-    /// Features and names.
-    Misc,
-}
-
-/// What is where in the IOCSR space, the hottest first.
-const IOCSR: [(IocsrDevice, u32, u32); 4] = [
-    (IocsrDevice::Ipi, ipi::BASE, ipi::BYTES),
-    (IocsrDevice::Eiointc, eiointc::BASE, eiointc::BYTES),
-    (
-        IocsrDevice::Eiointc,
-        eiointc::VIRT_BASE,
-        eiointc::VIRT_BYTES,
-    ),
-    (IocsrDevice::Misc, 0, misc::BYTES),
-];
 
 /// What other CPUs may use of a vCPU.
 #[derive(Debug)]
@@ -201,17 +160,7 @@ impl Vm {
         console: Arc<Port>,
         cpus: &[u32],
     ) -> Result<Self, VmError> {
-        let mut stage2 = Stage2::new(tables, cpucfg.physical_bits()).map_err(VmError::Map)?;
-        for region in ram.regions() {
-            let mapped = stage2.map(region.gpa, region.hpa, region.bytes, Access::ALL);
-            // No vCPU has run yet: no TLB knows these tables.
-            let _ = mapped.map_err(VmError::Map)?;
-        }
-        ram.each_fresh(|block| {
-            // Likewise. The directory stays: mapping it again takes no frame.
-            let unmapped = stage2.unmap(block.gpa, block.bytes);
-            unmapped.map(|_| ()).map_err(VmError::Map)
-        })?;
+        let stage2 = map(&ram, tables, cpucfg.physical_bits()).map_err(VmError::Map)?;
         let homes = cpus.iter().copied().cycle();
         let vcpus = config.ids.iter().zip(homes).enumerate();
         let vcpus: Box<[_]> = vcpus
@@ -225,8 +174,8 @@ impl Vm {
             cpucfg,
             targets: Targets::new(&vcpus),
             vcpus,
-            mmio: devices(config, clock)?,
-            iocsr: iocsr_space()?,
+            mmio: devices::mmio(config, clock)?,
+            iocsr: devices::iocsr()?,
             eiointc: Eiointc::default(),
             pch_pic: PchPic::default(),
             console,
@@ -379,35 +328,17 @@ impl Vm {
     }
 }
 
-/// The devices that `config` wants, the hottest first.
-fn devices(config: &VmConfig, clock: Clock) -> Result<Bus<Gpa, Device>, VmError> {
-    let mut bus = Bus::default();
-    // The first UART has the input; another one is polled.
-    let mut inputs = Some(UART_INPUT).into_iter();
-    for kind in DeviceKind::ALL {
-        for place in config.devices.iter().filter(|device| device.kind == kind) {
-            let device = match kind {
-                DeviceKind::PchPic => Device::PchPic,
-                DeviceKind::Uart => Device::Uart(Box::default(), inputs.next()),
-                DeviceKind::PchMsi => Device::PchMsi,
-                DeviceKind::Power => Device::Power,
-                DeviceKind::Ports => Device::Ports,
-                DeviceKind::Rtc => Device::Rtc(Rtc::new(clock.time)),
-            };
-            bus.add(place.base, kind.bytes(), device)
-                .map_err(|_| VmError::Devices)?;
-        }
+/// Tables in which all of `ram` but the blocks that nobody has used yet is
+/// mapped.
+fn map(ram: &GuestRam, tables: Tables, gpa_bits: u32) -> Result<Stage2<Tables>, MapError> {
+    let mut stage2 = Stage2::new(tables, gpa_bits)?;
+    for region in ram.regions() {
+        // No vCPU has run yet: no TLB knows these tables.
+        let _ = stage2.map(region.gpa, region.hpa, region.bytes, Access::ALL)?;
     }
-    Ok(bus)
-}
-
-fn iocsr_space() -> Result<Bus<IocsrAddr, IocsrDevice>, VmError> {
-    let mut bus = Bus::default();
-    for (device, base, bytes) in IOCSR {
-        bus.add(IocsrAddr::new(base.into()), bytes.into(), device)
-            .map_err(|_| VmError::Devices)?;
-    }
-    Ok(bus)
+    // Likewise. The directory stays: mapping it again takes no frame.
+    ram.each_fresh(|block| stage2.unmap(block.gpa, block.bytes).map(drop))?;
+    Ok(stage2)
 }
 
 impl VcpuShared {

@@ -52,11 +52,7 @@ pub fn make(
         Some(name) if error.is_of_initramfs() => format!("{name}: {error}"),
         _ => format!("{}: {error}", config.kernel),
     })?;
-    let mut features = PvFeatures::VIRT_EXTIOI;
-    features.set(PvFeatures::IPI, config.pv_ipi);
-    let steal = PvFeatures::STEAL_TIME | PvFeatures::PREEMPT;
-    features.set(steal, config.pv_steal_time);
-    let cpucfg = CpucfgTable::filtered(cpu::cpucfg, features);
+    let cpucfg = CpucfgTable::filtered(cpu::cpucfg, features(config));
     let clock = Clock {
         offset: cpu::ticks().wrapping_neg(),
         time: TimeSource {
@@ -82,6 +78,15 @@ pub fn make(
         first.start(start.entry, start.arguments);
     }
     Ok((vm, vcpus))
+}
+
+/// What a VM is offered.
+fn features(config: &VmConfig) -> PvFeatures {
+    let mut features = PvFeatures::VIRT_EXTIOI;
+    features.set(PvFeatures::IPI, config.pv_ipi);
+    let steal = PvFeatures::STEAL_TIME | PvFeatures::PREEMPT;
+    features.set(steal, config.pv_steal_time);
+    features
 }
 
 /// The nodes of the CPUs that a VM of so many vCPUs runs on, the one with
