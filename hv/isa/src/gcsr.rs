@@ -83,6 +83,16 @@ pub const HARDWARE: [Csr; 52] = [
 pub const HARDWARE_WITH_MSGINT: [Csr; 5] =
     [Csr::isr(0), Csr::isr(1), Csr::isr(2), Csr::isr(3), Csr::IPR];
 
+/// What virtualization adds to the host's registers.
+pub const OF_THE_HOST: [Csr; 6] = [
+    Csr::GTLBC,
+    Csr::TRGP,
+    Csr::GSTAT,
+    Csr::GCFG,
+    Csr::GINTC,
+    Csr::GCNTC,
+];
+
 /// The lists of registers that software keeps, apart from the numbered
 /// families of [`in_software_family`].
 const SOFTWARE: [Csr; 12] = [
@@ -165,14 +175,7 @@ mod tests {
 
     #[test]
     fn the_host_s_virtualization_registers_do_not_exist_for_a_guest() {
-        for csr in [
-            Csr::GTLBC,
-            Csr::TRGP,
-            Csr::GSTAT,
-            Csr::GCFG,
-            Csr::GINTC,
-            Csr::GCNTC,
-        ] {
+        for csr in OF_THE_HOST {
             assert_eq!(home(csr), Home::Absent);
         }
     }

@@ -8,7 +8,7 @@ use crate::machine::boot;
 use crate::{csrwr, ensure_eq, gcsrwr};
 use loongarch_isa::csr::{Csr, GCFG, GTLBC};
 use loongarch_isa::exception::Ecode;
-use loongarch_isa::gcsr::{Home, home};
+use loongarch_isa::gcsr::{Home, OF_THE_HOST, home};
 use loongarch_isa::gpr::Gpr;
 
 /// This group.
@@ -205,16 +205,8 @@ fn csr_exchange(cpu: &mut Cpu) -> Outcome {
 /// The host's LVZ registers exit, and a write of them has no effect.
 fn csr_of_the_host(cpu: &mut Cpu) -> Outcome {
     let mut guest = Guest::new(cpu);
-    let registers = [
-        Csr::GTLBC,
-        Csr::TRGP,
-        Csr::GSTAT,
-        Csr::GCFG,
-        Csr::GINTC,
-        Csr::GCNTC,
-    ];
     guest.set(Gpr::A0, u64::MAX).set(Gpr::A1, u64::MAX);
-    for csr in registers {
+    for csr in OF_THE_HOST {
         let before = code::host_read(csr);
         expect_gspr(&mut guest, encode::csrrd(Gpr::A0, csr))?;
         expect_gspr(&mut guest, encode::csrwr(Gpr::A0, csr))?;

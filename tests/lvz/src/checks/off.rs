@@ -6,6 +6,7 @@ use crate::ensure_eq;
 use crate::guest::host_run::HostRun;
 use loongarch_isa::csr::Csr;
 use loongarch_isa::exception::Ecode;
+use loongarch_isa::gcsr::OF_THE_HOST;
 use loongarch_isa::gpr::Gpr;
 
 /// This group.
@@ -49,15 +50,7 @@ fn instructions(_: &mut Cpu) -> Outcome {
 
 /// The LVZ registers don't exist: they read 0 and ignore writes.
 fn registers(_: &mut Cpu) -> Outcome {
-    let all = [
-        Csr::GTLBC,
-        Csr::TRGP,
-        Csr::GSTAT,
-        Csr::GCFG,
-        Csr::GINTC,
-        Csr::GCNTC,
-    ];
-    for csr in all {
+    for csr in OF_THE_HOST {
         code::host_write(csr, u64::MAX);
         ensure_eq!(code::host_read(csr), 0u64, "{}", csr.name());
         code::host_exchange(csr, u64::MAX, u64::MAX);
