@@ -82,14 +82,10 @@ impl Report {
                 }
                 ["snapshot", name, ref times @ ..] => {
                     let block = block(&mut rest, "snapshot-end");
-                    if let Some(snapshot) =
-                        block.and_then(|block| Snapshot::parse(name, times, &block))
-                    {
-                        report.snapshots.push(Taken {
-                            snapshot,
-                            seen: line.seen,
-                        });
-                    }
+                    let snapshot = block.and_then(|block| Snapshot::parse(name, times, &block));
+                    let seen = line.seen;
+                    let taken = snapshot.map(|snapshot| Taken { snapshot, seen });
+                    report.snapshots.extend(taken);
                 }
                 ["log", _] => {
                     report.kernel_log = block(&mut rest, "log-end").map(|block| block.join("\n"))

@@ -89,49 +89,7 @@ const EM_X86_64: u16 = 62;
 /// # Errors
 /// The bundle can't be made.
 pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
-    let kernel = fs::read(images::kernel(rig.cx))?;
-    let mut rd = Job::from_text(rig.cx, "echo go''od runs\n", &[])?.bytes();
-    rd.extend(fs::read(Image::Shell.path(rig.cx))?);
-    let mut texts = vec![(
-        "good.vm".to_owned(),
-        text(
-            "good",
-            "kernel",
-            "rd",
-            "memory = 128M\nexclusive = true\ncpus = 0",
-        ),
-    )];
-    for (name, kernel, initramfs, more, _) in BAD {
-        texts.push((format!("{name}.vm"), text(name, kernel, initramfs, more)));
-    }
-    let half = kernel.get(..kernel.len() / 2).unwrap_or_default();
-    let (arm, zboot, large) = (
-        foreign(&kernel),
-        b"MZ\0\0zimg".as_slice(),
-        vec![1; 40 << 20],
-    );
-    let mut x86 = fs::read(rig.hypervisor.image())?;
-    let short = x86.get(..x86.len() / 2).unwrap_or_default().to_vec();
-    x86.get_mut(ELF_MACHINE)
-        .context("an ELF")?
-        .copy_from_slice(&EM_X86_64.to_le_bytes());
-    let mut files: Vec<(&str, &[u8])> = texts
-        .iter()
-        .map(|(name, text)| (name.as_str(), text.as_bytes()))
-        .collect();
-    files.extend([
-        ("kernel", kernel.as_slice()),
-        ("rd", &rd),
-        ("half", half),
-        ("arm", &arm),
-        ("zboot", zboot),
-        ("large", &large),
-        ("x86", &x86),
-        ("short", &short),
-        ("rotten", ROTTEN),
-    ]);
-    let mut bundle = hv::bundle::write(&files).map_err(|error| anyhow!("{error}"))?;
-    spoil(&mut bundle)?;
+    let bundle = bundle(rig)?;
     let hypervisor = &rig.hypervisor;
     let machine = hypervisor.with_initrd(&bundle, 2, Timing::Deterministic { seed: 1 })?;
     let printed = to_end(&machine, LIMIT)?;
@@ -151,6 +109,55 @@ pub fn run(rig: &Rig<'_>, tally: &mut Tally) -> Result<()> {
     };
     tally.check("the good VM runs beside them", runs());
     Ok(())
+}
+
+/// The bundle of the good VM and the bad ones.
+fn bundle(rig: &Rig<'_>) -> Result<Vec<u8>> {
+    let kernel = fs::read(images::kernel(rig.cx))?;
+    let mut rd = Job::from_text(rig.cx, "echo go''od runs\n", &[])?.bytes();
+    rd.extend(fs::read(Image::Shell.path(rig.cx))?);
+    let half = kernel.get(..kernel.len() / 2).unwrap_or_default();
+    let (arm, zboot, large) = (
+        foreign(&kernel),
+        b"MZ\0\0zimg".as_slice(),
+        vec![1; 40 << 20],
+    );
+    let mut x86 = fs::read(rig.hypervisor.image())?;
+    let short = x86.get(..x86.len() / 2).unwrap_or_default().to_vec();
+    x86.get_mut(ELF_MACHINE)
+        .context("an ELF")?
+        .copy_from_slice(&EM_X86_64.to_le_bytes());
+    let texts = texts();
+    let texts = texts.iter();
+    let mut files: Vec<(&str, &[u8])> = texts
+        .map(|(name, text)| (name.as_str(), text.as_bytes()))
+        .collect();
+    files.extend([
+        ("kernel", kernel.as_slice()),
+        ("rd", &rd),
+        ("half", half),
+        ("arm", &arm),
+        ("zboot", zboot),
+        ("large", &large),
+        ("x86", &x86),
+        ("short", &short),
+        ("rotten", ROTTEN),
+    ]);
+    let mut bundle = hv::bundle::write(&files).map_err(|error| anyhow!("{error}"))?;
+    spoil(&mut bundle)?;
+    Ok(bundle)
+}
+
+/// The configurations of the good VM and of the bad ones, with their files' names.
+fn texts() -> Vec<(String, String)> {
+    let more = "memory = 128M\nexclusive = true\ncpus = 0";
+    let good = ("good", "kernel", "rd", more, "");
+    let all = [good].into_iter().chain(BAD);
+    let text = |(name, kernel, initramfs, more, _)| {
+        let text = text(name, kernel, initramfs, more);
+        (format!("{name}.vm"), text)
+    };
+    all.map(text).collect()
 }
 
 fn text(name: &str, kernel: &str, initramfs: &str, more: &str) -> String {
