@@ -124,6 +124,11 @@ fn compatible<'b, 'a>(
     })
 }
 
+fn is_in_use(node: &FdtNode<'_, '_>) -> bool {
+    let status = node.property("status").and_then(|p| p.as_str());
+    status != Some("disabled")
+}
+
 /// The configuration space of PCI's hosts.
 fn ecam(tree: &Fdt<'_>) -> Vec<Range> {
     compatible(tree, PCI_HOST)
@@ -134,8 +139,7 @@ fn ecam(tree: &Fdt<'_>) -> Vec<Range> {
 fn cpus(tree: &Fdt<'_>) -> Vec<Cpu> {
     let is_cpu = |node: &FdtNode<'_, '_>| {
         let kind = node.property("device_type").and_then(|p| p.as_str());
-        let status = node.property("status").and_then(|p| p.as_str());
-        kind == Some("cpu") && status != Some("disabled")
+        kind == Some("cpu") && is_in_use(node)
     };
     let parent = tree.find_node("/cpus");
     parent
@@ -150,12 +154,13 @@ fn cpus(tree: &Fdt<'_>) -> Vec<Cpu> {
         .collect()
 }
 
-/// The console that the tree chooses, else the first 16550.
+/// The console that the tree chooses, else the first 16550 in use.
 fn uart<'a>(tree: &'a Fdt<'a>) -> Option<FdtNode<'a, 'a>> {
-    let chosen = tree.find_node("/chosen")?.property("stdout-path")?.as_str();
-    let path = chosen.and_then(|path| path.split(':').next());
+    let chosen = tree.find_node("/chosen");
+    let path = chosen.and_then(|chosen| chosen.property("stdout-path")?.as_str());
+    let path = path.and_then(|path| path.split(':').next());
     path.and_then(|path| tree.find_node(path))
-        .or_else(|| tree.find_compatible(&["ns16550a"]))
+        .or_else(|| compatible(tree, "ns16550a").find(is_in_use))
 }
 
 /// Where the UART `node` is, if it is a 16550.
@@ -356,6 +361,25 @@ mod tests {
         assert_eq!(length(&blob), Some(blob.len()));
         assert_eq!((length(&blob[..7]), length(&blob[1..])), (None, None));
         assert_eq!(length(&[0xd0, 0x0d, 0xfe, 0xed, 0xff, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn without_a_choice_the_first_uart_in_use_is_the_console() {
+        let mut writer = FdtWriter::new().unwrap();
+        let root = writer.begin_node("").unwrap();
+        writer.property_u32("#address-cells", 2).unwrap();
+        writer.property_u32("#size-cells", 2).unwrap();
+        for (at, status) in [(0x1008_0000, "disabled"), (0x1fe0_01e8, "okay")] {
+            node(&mut writer, &format!("serial@{at:x}"), |w| {
+                w.property_string("compatible", "ns16550a")?;
+                w.property_string("status", status)?;
+                w.property_array_u64("reg", &[at, 8])
+            });
+        }
+        node(&mut writer, "chosen", |w| w.property_null("empty"));
+        writer.end_node(root).unwrap();
+        let machine = read(&writer.finish().unwrap()).unwrap();
+        assert_eq!(machine.console, Console::At(0x1fe0_01e8));
     }
 
     #[test]
