@@ -212,16 +212,4 @@ impl Csr {
         assert!(n < 4);
         Csr(0xa0 + n)
     }
-
-    /// Control of performance counter `n` (0 to 3).
-    pub const fn perf_control(n: u16) -> Csr {
-        assert!(n < 4);
-        Csr(0x200 + 2 * n)
-    }
-
-    /// Value of performance counter `n` (0 to 3).
-    pub const fn perf_count(n: u16) -> Csr {
-        assert!(n < 4);
-        Csr(0x201 + 2 * n)
-    }
 }

@@ -52,8 +52,6 @@ pub fn delay(ticks: u64) {
 
 unsafe extern "C" {
     fn idle_wait();
-    static idle_begin: u8;
-    static idle_end: u8;
 }
 
 // An interrupt may come between the instruction that lets it come and the
@@ -80,13 +78,4 @@ pub fn idle() {
     // SAFETY: a leaf function without arguments; the exception entry brings
     // it to its end.
     unsafe { idle_wait() }
-}
-
-/// Where [`idle`] goes on when an interrupt ends it at `pc`, or `None` where
-/// `pc` isn't in it.
-#[must_use]
-pub fn idle_resume(pc: u64) -> Option<u64> {
-    let begin = &raw const idle_begin as u64;
-    let end = &raw const idle_end as u64;
-    (begin..=end).contains(&pc).then_some(end)
 }

@@ -13,7 +13,7 @@
 //! owner need not publish anything at an exit.
 //!
 //! There is no I/O here: the same code is checked exhaustively with loom
-//! (`tests/loom.rs`) and runs on the machine. The short cuts in `arch::stubs`
+//! (`tests/loom`) and runs on the machine. The short cuts in `arch::stubs`
 //! do to the word what [`Postbox::post`] and [`Postbox::take`] do.
 
 #[cfg(not(loom))]
