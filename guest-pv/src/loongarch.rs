@@ -4,6 +4,9 @@
 //! or one that traps to the hypervisor: in user mode it ends in an exception
 //! and does nothing.
 //!
+//! Offsets are given as 64 bits: of a narrower value `asm!` leaves the
+//! register's upper half as it was, and the instructions take all of it.
+//!
 //! Source: LoongArch Reference Manual, volume 1; the numbers of the LVZ
 //! instructions are known to the assembler.
 
@@ -26,7 +29,7 @@ impl Machine for Native {
         let value: u64;
         // SAFETY: reads a configuration word, and touches nothing else.
         unsafe {
-            asm!("cpucfg {}, {}", out(reg) value, in(reg) word, options(nomem, nostack));
+            asm!("cpucfg {}, {}", out(reg) value, in(reg) u64::from(word), options(nomem, nostack));
         }
         value as u32
     }
@@ -36,7 +39,7 @@ impl Machine for Native {
         let value: u64;
         // SAFETY: reads a register, and touches no memory.
         unsafe {
-            asm!("iocsrrd.w {}, {}", out(reg) value, in(reg) offset, options(nostack));
+            asm!("iocsrrd.w {}, {}", out(reg) value, in(reg) u64::from(offset), options(nostack));
         }
         value as u32
     }
@@ -46,7 +49,7 @@ impl Machine for Native {
         // SAFETY: the caller answers for the write. The barrier orders the
         // stores before it.
         unsafe {
-            asm!("dbar 0", "iocsrwr.w {}, {}", in(reg) value, in(reg) offset, options(nostack));
+            asm!("dbar 0", "iocsrwr.w {}, {}", in(reg) value, in(reg) u64::from(offset), options(nostack));
         }
     }
 
@@ -54,7 +57,7 @@ impl Machine for Native {
     unsafe fn iocsr_write64(&self, offset: u32, value: u64) {
         // SAFETY: as above.
         unsafe {
-            asm!("dbar 0", "iocsrwr.d {}, {}", in(reg) value, in(reg) offset, options(nostack));
+            asm!("dbar 0", "iocsrwr.d {}, {}", in(reg) value, in(reg) u64::from(offset), options(nostack));
         }
     }
 

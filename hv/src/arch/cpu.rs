@@ -18,7 +18,7 @@ pub fn cpucfg(word: u32) -> u32 {
     let value: u64;
     // SAFETY: reads a constant of the CPU.
     unsafe {
-        asm!("cpucfg {}, {}", out(reg) value, in(reg) word,
+        asm!("cpucfg {}, {}", out(reg) value, in(reg) u64::from(word),
             options(pure, nomem, nostack, preserves_flags));
     }
     value as u32

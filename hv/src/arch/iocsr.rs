@@ -1,4 +1,7 @@
 //! The IOCSR space of the physical CPU.
+//!
+//! An offset is given as 64 bits: of a narrower value `asm!` leaves the
+//! register's upper half as it was, and the instruction takes all of it.
 
 use core::arch::asm;
 
@@ -9,7 +12,9 @@ pub fn read_32(offset: u32) -> u32 {
     let value: u64;
     // SAFETY: the registers that the hypervisor names have no read that
     // touches memory.
-    unsafe { asm!("iocsrrd.w {}, {}", out(reg) value, in(reg) offset, options(nostack)) };
+    unsafe {
+        asm!("iocsrrd.w {}, {}", out(reg) value, in(reg) u64::from(offset), options(nostack))
+    };
     value as u32
 }
 
@@ -19,7 +24,9 @@ pub fn read_32(offset: u32) -> u32 {
 pub fn read_64(offset: u32) -> u64 {
     let value;
     // SAFETY: as in `read_32`.
-    unsafe { asm!("iocsrrd.d {}, {}", out(reg) value, in(reg) offset, options(nostack)) };
+    unsafe {
+        asm!("iocsrrd.d {}, {}", out(reg) value, in(reg) u64::from(offset), options(nostack))
+    };
     value
 }
 
@@ -30,7 +37,7 @@ pub fn read_64(offset: u32) -> u64 {
 #[inline]
 pub unsafe fn write_32(offset: u32, value: u32) {
     // SAFETY: the caller's duty, as documented.
-    unsafe { asm!("iocsrwr.w {}, {}", in(reg) value, in(reg) offset, options(nostack)) };
+    unsafe { asm!("iocsrwr.w {}, {}", in(reg) value, in(reg) u64::from(offset), options(nostack)) };
 }
 
 /// Writes the 64-bit register at `offset`.
@@ -40,5 +47,5 @@ pub unsafe fn write_32(offset: u32, value: u32) {
 #[inline]
 pub unsafe fn write_64(offset: u32, value: u64) {
     // SAFETY: the caller's duty, as documented.
-    unsafe { asm!("iocsrwr.d {}, {}", in(reg) value, in(reg) offset, options(nostack)) };
+    unsafe { asm!("iocsrwr.d {}, {}", in(reg) value, in(reg) u64::from(offset), options(nostack)) };
 }
