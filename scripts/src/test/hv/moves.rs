@@ -33,46 +33,47 @@ const CHECKS: [&str; 7] = [
 pub fn run(hypervisor: &Hypervisor, options: &Options, tally: &mut Tally) -> Result<()> {
     let seed = options.seed.unwrap_or(1);
     let form = usize::from(options.long);
-    let deterministic = Timing::Deterministic { seed };
-    let vm = |vcpus, words: &str| GuestVm {
+    moves(hypervisor, seed, tally)?;
+    let rounds = ROUNDS.get(form).copied().unwrap_or(0);
+    storms(hypervisor, seed, rounds, tally)?;
+    let limit = EXITS.get(form).copied().unwrap_or(0);
+    let words = format!("mode=exits limit={limit}");
+    let label = format!("{limit} exits among ticks");
+    let (timing, declared) = (Timing::Deterministic { seed }, ["exits.ticks"]);
+    let vm = vm(1, &words);
+    run_alone(hypervisor, tally, &label, &vm, 1, timing, &declared)?;
+    Ok(())
+}
+
+/// A VM that does what `words` say.
+fn vm(vcpus: u32, words: &str) -> GuestVm {
+    GuestVm {
         more: PARAVIRTUAL,
         ..GuestVm::new("a", vcpus, words)
-    };
+    }
+}
+
+/// vCPUs that move while they do this and that.
+fn moves(hypervisor: &Hypervisor, seed: u64, tally: &mut Tally) -> Result<()> {
     for (vcpus, cpus) in SHAPES {
-        for timing in [deterministic, Timing::Threads] {
+        for timing in [Timing::Deterministic { seed }, Timing::Threads] {
             let label = format!("moves, {vcpus} vcpus, {cpus} cpus, {}", timing.label());
             let words = format!("mode=moves cpus={cpus}");
             let vm = vm(vcpus, &words);
             run_alone(hypervisor, tally, &label, &vm, cpus, timing, &CHECKS)?;
         }
     }
-    for timing in [deterministic, Timing::Threads] {
+    Ok(())
+}
+
+/// vCPUs that move while they send IPIs to each other.
+fn storms(hypervisor: &Hypervisor, seed: u64, rounds: u64, tally: &mut Tally) -> Result<()> {
+    for timing in [Timing::Deterministic { seed }, Timing::Threads] {
         let label = format!("IPIs and moves, {}", timing.label());
-        let rounds = ROUNDS.get(form).copied().unwrap_or(0);
         let words = format!("mode=ipi pv=1 moves=1 cpus=4 rounds={rounds} seed={seed} only=.");
         let declared = ["guest-pv.storm", "guest-pv.ledger"];
-        run_alone(
-            hypervisor,
-            tally,
-            &label,
-            &vm(16, &words),
-            4,
-            timing,
-            &declared,
-        )?;
+        let vm = vm(16, &words);
+        run_alone(hypervisor, tally, &label, &vm, 4, timing, &declared)?;
     }
-    let limit = EXITS.get(form).copied().unwrap_or(0);
-    let words = format!("mode=exits limit={limit}");
-    let label = format!("{limit} exits among ticks");
-    let declared = ["exits.ticks"];
-    run_alone(
-        hypervisor,
-        tally,
-        &label,
-        &vm(1, &words),
-        1,
-        deterministic,
-        &declared,
-    )?;
     Ok(())
 }
