@@ -8,7 +8,7 @@
 //! psABI*.
 
 use super::Start;
-use crate::mm::addr::{Gpa, PAGE_BYTES};
+use crate::mm::addr::{Gpa, PAGE_BYTES, overlap};
 use crate::mm::guest_mem::GuestRam;
 use crate::mm::phys::PhysMem;
 use elf::ElfBytes;
@@ -67,14 +67,28 @@ pub fn load(
         return Err(ElfError::Malformed);
     }
     let segments = elf.segments().ok_or(ElfError::Malformed)?;
-    for segment in segments.iter().filter(|segment| segment.p_type == PT_LOAD) {
+    let segments = || segments.iter().filter(|segment| segment.p_type == PT_LOAD);
+    for segment in segments() {
         load_segment(file, &segment, ram, memory)?;
     }
-    let at = load_command_line(command_line, ram, memory).ok_or(ElfError::CommandLine)?;
+    let is_taken = |page: Gpa| {
+        segments().any(|segment| {
+            let (at, bytes) = place(&segment);
+            bytes > 0 && overlap(at.get(), bytes, page.get(), PAGE_BYTES)
+        })
+    };
+    let at = load_command_line(command_line, is_taken, ram, memory);
+    let at = at.ok_or(ElfError::CommandLine)?;
     Ok(Start {
         entry: Gpa::new(header.e_entry & PHYSICAL),
         arguments: [1, at.get(), 0],
     })
+}
+
+/// Where a segment is in the guest's memory, and its bytes there.
+fn place(segment: &ProgramHeader) -> (Gpa, u64) {
+    let bytes = segment.p_memsz.max(segment.p_filesz);
+    (Gpa::new(segment.p_paddr & PHYSICAL), bytes)
 }
 
 fn load_segment(
@@ -83,14 +97,13 @@ fn load_segment(
     ram: &GuestRam,
     memory: &mut impl PhysMem,
 ) -> Result<(), ElfError> {
-    let at = Gpa::new(segment.p_paddr & PHYSICAL);
+    let (at, size) = place(segment);
     let end = segment.p_offset.checked_add(segment.p_filesz);
     let range = end.and_then(|end| {
         let start = usize::try_from(segment.p_offset).ok()?;
         file.get(start..usize::try_from(end).ok()?)
     });
     let bytes = range.ok_or(ElfError::Truncated)?;
-    let size = segment.p_memsz.max(segment.p_filesz);
     if size > 0 {
         let buffer = ram.buffer(memory, at, size);
         let buffer = buffer.ok_or(ElfError::OutsideRam(at))?;
@@ -99,14 +112,20 @@ fn load_segment(
     Ok(())
 }
 
-/// Puts the text at the start of the last page of the first region.
-fn load_command_line(text: &str, ram: &GuestRam, memory: &mut impl PhysMem) -> Option<Gpa> {
+/// Puts the text at the start of the last page of the first region, if no
+/// segment is there.
+fn load_command_line(
+    text: &str,
+    is_taken: impl Fn(Gpa) -> bool,
+    ram: &GuestRam,
+    memory: &mut impl PhysMem,
+) -> Option<Gpa> {
     let low = ram.regions().first()?;
     let at = Gpa::new(low.gpa.get() + low.bytes - PAGE_BYTES);
-    let buffer = ram.buffer(memory, at, PAGE_BYTES)?;
-    if text.len() as u64 >= PAGE_BYTES {
+    if text.len() as u64 >= PAGE_BYTES || is_taken(at) {
         return None;
     }
+    let buffer = ram.buffer(memory, at, PAGE_BYTES)?;
     buffer.write(memory, text.as_bytes());
     Some(at)
 }
@@ -178,6 +197,17 @@ mod tests {
                 Err(error),
                 "{paddr:#x}"
             );
+        }
+    }
+
+    #[test]
+    fn the_command_line_has_a_page_of_its_own() {
+        let last = 2 * PAGE_BYTES;
+        for (paddr, memsz, free) in [(last - 8, 8, true), (last - 8, 9, false), (last, 5, false)] {
+            let start = try_load(&elf(paddr, 120, memsz), "a").0;
+            let arguments = start.map(|start| start.arguments);
+            let expected = free.then_some([1, last, 0]).ok_or(ElfError::CommandLine);
+            assert_eq!(arguments, expected, "{memsz} bytes at {paddr:#x}");
         }
     }
 
