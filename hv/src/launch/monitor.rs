@@ -18,6 +18,7 @@ use crate::vcpu::steal::nanoseconds;
 use crate::vm::{Notifier, VcpuShared, Vm};
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use guest_pv::abi::vendor::ExitReason;
 use spin::Mutex;
@@ -212,12 +213,18 @@ fn list(number: usize, guest: &Guest) {
     ));
 }
 
-/// How a VM has fared so far.
-fn stats(guest: &Guest) {
-    match guest.with_vm(account::of) {
+/// Prints what `lines` says of the guest's VM: once the state is free again,
+/// which a vCPU of any VM may need to end, and the terminal is slow.
+fn tell(guest: &Guest, lines: impl FnOnce(&Vm) -> Vec<String>) {
+    match guest.with_vm(lines) {
         Some(lines) => lines.iter().for_each(|line| print(format_args!("{line}"))),
         None => print(format_args!("{} doesn't run", guest.config.name)),
     }
+}
+
+/// How a VM has fared so far.
+fn stats(guest: &Guest) {
+    tell(guest, account::of);
 }
 
 fn memory() {
@@ -236,21 +243,14 @@ fn all_exits(stats: &Stats) -> u64 {
 
 fn vcpus(guest: &Guest) {
     let name = &guest.config.name;
-    let shown = guest.with_vm(|vm| {
-        print(format_args!(
-            "{name} was made {} ms ago",
-            account::age_ms(vm)
-        ));
-        for vcpu in vm.vcpus() {
-            vcpu_line(name, vcpu);
-        }
+    tell(guest, |vm| {
+        let age = format!("{name} was made {} ms ago", account::age_ms(vm));
+        let vcpus = vm.vcpus().iter().map(|vcpu| vcpu_line(name, vcpu));
+        [age].into_iter().chain(vcpus).collect()
     });
-    if shown.is_none() {
-        print(format_args!("{name} doesn't run"));
-    }
 }
 
-fn vcpu_line(name: &str, vcpu: &VcpuShared) {
+fn vcpu_line(name: &str, vcpu: &VcpuShared) -> String {
     let state = if vcpu.postbox.in_guest() {
         "in guest"
     } else if vcpu.postbox.asleep() {
@@ -269,9 +269,7 @@ fn vcpu_line(name: &str, vcpu: &VcpuShared) {
     // In microseconds, shown as milliseconds.
     let stolen = nanoseconds(vcpu.stats.stolen.get(), cpu::ticks_per_second()) / 1000;
     let (ms, us) = (stolen / 1000, stolen % 1000);
-    print(format_args!(
-        "{name} vCPU {id} on CPU {home}, {state}: {all} exits:{exits}; {ms}.{us:03} ms stolen"
-    ));
+    format!("{name} vCPU {id} on CPU {home}, {state}: {all} exits:{exits}; {ms}.{us:03} ms stolen")
 }
 
 fn change(
