@@ -62,7 +62,6 @@ mod heap;
 #[cfg(target_arch = "loongarch64")]
 mod launch;
 pub mod mm;
-
 pub mod platform;
 #[cfg(target_arch = "loongarch64")]
 mod processor;
