@@ -225,9 +225,7 @@ fn lines_only(command_line: &str) -> bool {
 
 /// This CPU's work, for good.
 fn work(mailboxes: &'static [Mailbox], gid_bits: u32) -> ! {
-    // PALEN, CPUCFG word 1: bits of a physical address, less one.
-    let physical_bits = (cpu::cpucfg(1) >> 4 & 0xff) + 1;
-    lvz::set_up(physical_bits.saturating_sub(ROOT_SHIFT));
+    lvz::set_up(cpu::physical_bits().saturating_sub(ROOT_SHIFT));
     let mailbox = mailboxes.iter().find(|mailbox| mailbox.id() == cpu::id());
     match mailbox.and_then(|mailbox| Processor::new(mailbox, gid_bits)) {
         Some(processor) => processor.work(),

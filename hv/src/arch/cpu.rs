@@ -24,6 +24,13 @@ pub fn cpucfg(word: u32) -> u32 {
     value as u32
 }
 
+/// Bits of a physical address: PALEN, CPUCFG word 1, which is one less. The
+/// direct map windows have room for 60.
+#[must_use]
+pub fn physical_bits() -> u32 {
+    ((cpucfg(1) >> 4 & 0xff) + 1).min(60)
+}
+
 /// The stable counter: the same on every CPU, in ticks.
 #[inline]
 #[must_use]

@@ -34,20 +34,27 @@ impl Range {
 
     /// The whole pages inside it.
     const fn inner_pages(self) -> Self {
-        let start = self.start.div_ceil(PAGE_BYTES) * PAGE_BYTES;
-        Self::new(start, self.end / PAGE_BYTES * PAGE_BYTES)
+        Self::new(page_from(self.start), self.end / PAGE_BYTES * PAGE_BYTES)
     }
 
     /// The whole pages that it touches.
     #[must_use]
     pub const fn outer_pages(self) -> Self {
-        let end = self.end.div_ceil(PAGE_BYTES) * PAGE_BYTES;
-        Self::new(self.start / PAGE_BYTES * PAGE_BYTES, end)
+        Self::new(self.start / PAGE_BYTES * PAGE_BYTES, page_from(self.end))
+    }
+}
+
+/// Where the first whole page from `at` on begins; in the last page of the
+/// address space, where that ends.
+const fn page_from(at: u64) -> u64 {
+    match at.checked_next_multiple_of(PAGE_BYTES) {
+        Some(start) => start,
+        None => u64::MAX,
     }
 }
 
 /// The whole pages of `ram` that no range of `taken` touches, by rising
-/// address, none empty.
+/// address, none empty, and each once even where firmware names it twice.
 #[must_use]
 pub fn free_ranges(ram: &[Range], taken: &[Range]) -> Vec<Range> {
     let mut free: Vec<Range> = ram.iter().map(|range| range.inner_pages()).collect();
@@ -63,8 +70,13 @@ pub fn free_ranges(ram: &[Range], taken: &[Range]) -> Vec<Range> {
             .filter(|range| range.bytes() > 0)
             .collect();
     }
-    free.retain(|range| range.bytes() > 0);
     free.sort_by_key(|range| range.start);
+    let mut covered = 0;
+    for range in &mut free {
+        range.start = range.start.max(covered);
+        covered = covered.max(range.end);
+    }
+    free.retain(|range| range.bytes() > 0);
     free
 }
 
@@ -264,6 +276,30 @@ mod tests {
     fn ranges_below_a_page_give_nothing() {
         assert!(free_ranges(&[Range::new(1, P)], &[]).is_empty());
         assert!(free_ranges(&[Range::new(0, P)], &[Range::new(0, 1)]).is_empty());
+    }
+
+    #[test]
+    fn what_is_named_twice_is_there_once() {
+        let ram = [
+            Range::new(4 * P, 12 * P),
+            Range::new(0, 6 * P),
+            Range::new(8 * P, 9 * P),
+            Range::new(4 * P, 12 * P),
+        ];
+        let free = free_ranges(&ram, &[]);
+        assert_eq!(free, [Range::new(0, 6 * P), Range::new(6 * P, 12 * P)]);
+    }
+
+    #[test]
+    fn the_address_space_has_an_end() {
+        let last = u64::MAX - P + 1;
+        assert_eq!(free_ranges(&[Range::new(u64::MAX - 1, u64::MAX)], &[]), []);
+        let ram = [Range::new(last - P, u64::MAX)];
+        assert_eq!(free_ranges(&ram, &[]), [Range::new(last - P, last)]);
+        assert_eq!(free_ranges(&ram, &[Range::new(0, u64::MAX)]), []);
+        let mut frames = Frames::default();
+        frames.add(&[Range::new(P, 2 * P)], &[(Range::new(P, u64::MAX), 1)]);
+        assert_eq!(frames.take_of(1, 1), Some(Hpa::new(P)));
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub mod guid {
 pub const MAP_HEADER_BYTES: u64 = 40;
 /// More bytes of a seed than any firmware gives: the rest is ignored.
 const MAX_SEED_BYTES: usize = 512;
+/// Bytes of a descriptor as far as it is known; later versions have more.
+const DESCRIPTOR_BYTES: u64 = 40;
 /// Bytes of an EFI page.
 const EFI_PAGE_BYTES: u64 = 4096;
 /// Boot services' code and data: free once these have ended and the other
@@ -88,6 +90,9 @@ pub struct Tables {
     pub ram: Vec<Range>,
     /// RAM that firmware leaves once no CPU runs its code.
     pub left: Vec<Range>,
+    /// What the map says is someone's: that counts where it also says the
+    /// contrary.
+    pub held: Vec<Range>,
     /// The time of day, where firmware told it.
     pub moment: Option<Moment>,
     /// A seed for random numbers; empty where there is none.
@@ -112,7 +117,7 @@ pub fn read(memory: &impl Pointed, table: Hpa) -> Option<Tables> {
             guid::DEVICE_TREE => found.fdt = Some(at),
             guid::INITRD => found.initrd = initrd(memory, at),
             guid::MEMORY_MAP => {
-                (found.ram, found.left) = free_ram(memory, at).unwrap_or_default();
+                [found.ram, found.left, found.held] = ranges(memory, at).unwrap_or_default();
             }
             guid::ACPI => found.acpi = Some(at),
             guid::MOMENT => found.moment = moment(memory, at),
@@ -150,24 +155,29 @@ fn seed(memory: &impl Pointed, at: Hpa) -> Option<Vec<u8>> {
     Some(seed)
 }
 
-/// struct efi_boot_memmap and its descriptors: free RAM, and what becomes
-/// free. QEMU's has a length of 0: it leaves the map to the device tree.
-fn free_ram(memory: &impl Pointed, at: Hpa) -> Option<(Vec<Range>, Vec<Range>)> {
+/// struct efi_boot_memmap and its descriptors: free RAM, what becomes free,
+/// and the rest. QEMU's has a length of 0: it leaves the map to the device
+/// tree.
+fn ranges(memory: &impl Pointed, at: Hpa) -> Option<[Vec<Range>; 3]> {
     let (map_bytes, step) = (word(memory, at, 0)?, word(memory, at, 8)?);
-    let (mut ram, mut left) = (Vec::new(), Vec::new());
-    let count = map_bytes.checked_div(step)?.min(4096);
+    if step < DESCRIPTOR_BYTES {
+        return None;
+    }
+    let [mut ram, mut left, mut held] = [const { Vec::new() }; 3];
+    let count = (map_bytes / step).min(4096);
     for index in 0..count {
         let entry = at.checked_add(MAP_HEADER_BYTES + index * step)?;
         let kind = word(memory, entry, 0)? as u32;
         let (start, pages) = (word(memory, entry, 8)?, word(memory, entry, 24)?);
         let end = pages.checked_mul(EFI_PAGE_BYTES)?.checked_add(start)?;
-        if kind == FREE_TYPE {
-            ram.push(Range::new(start, end));
-        } else if LEFT_TYPES.contains(&kind) {
-            left.push(Range::new(start, end));
-        }
+        let list = match kind {
+            FREE_TYPE => &mut ram,
+            kind if LEFT_TYPES.contains(&kind) => &mut left,
+            _ => &mut held,
+        };
+        list.push(Range::new(start, end));
     }
-    Some((ram, left))
+    Some([ram, left, held])
 }
 
 #[cfg(test)]
@@ -221,6 +231,7 @@ mod tests {
         let tables = read(&system(&map), Hpa::new(0x100)).unwrap();
         assert_eq!(tables.ram, [Range::new(0x8000_0000, 0x8001_0000)]);
         assert_eq!(tables.left, [Range::new(1 << 45, (1 << 45) + 0x1000)]);
+        assert_eq!(tables.held, [Range::new(0x9000_0000, 0x9001_0000)]);
     }
 
     #[test]
@@ -233,8 +244,13 @@ mod tests {
                 .is_empty()
         );
         let mut memory = system(&[]);
-        put(&mut memory, 0x400, &[100, 0]);
-        assert!(read(&memory, Hpa::new(0x100)).unwrap().ram.is_empty());
+        let free = [7, 0x8000_0000, 0, 16, 7, 0x9000_0000, 0, 16, 7];
+        put(&mut memory, 0x400 + MAP_HEADER_BYTES, &free);
+        for step in [0, 8, 32, 39, 1 << 40, u64::MAX] {
+            put(&mut memory, 0x400, &[72, step]);
+            let tables = read(&memory, Hpa::new(0x100)).unwrap();
+            assert_eq!(tables.ram, [], "descriptors of {step} bytes");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The machine's RAM: what nobody has taken goes to the frame allocator.
 
 use super::refuse;
-use crate::arch::boot;
+use crate::arch::{boot, cpu};
 use crate::heap;
 use crate::mm::addr::PAGE_BYTES;
 use crate::mm::frame::{FRAMES, Frames, Range, free_ranges};
@@ -40,7 +40,9 @@ pub fn set_up(machine: &Machine, tables: &Tables) {
 /// Gives the allocator what firmware's boot services have left: no CPU runs
 /// their code any more.
 pub fn add_left(machine: &Machine, tables: &Tables) {
-    let left = free_ranges(&tables.left, &taken(machine, tables));
+    let mut taken = taken(machine, tables);
+    taken.extend(&tables.ram);
+    let left = free_ranges(&tables.left, &taken);
     if let Some(frames) = FRAMES.lock().as_mut() {
         frames.add(&left, &machine.nodes);
     }
@@ -56,5 +58,8 @@ fn taken(machine: &Machine, tables: &Tables) -> Vec<Range> {
     taken.extend(&machine.reserved);
     taken.extend(&machine.ecam);
     taken.extend(tables.initrd);
+    taken.extend(&tables.held);
+    // No address has more bits than the processor's.
+    taken.push(Range::new(1 << cpu::physical_bits(), u64::MAX));
     taken
 }
