@@ -28,6 +28,9 @@ use core::ptr::NonNull;
 /// What is seen at address 0: no table. As large as any table's fixed part.
 static NOTHING: [u64; 64] = [0; 64];
 
+/// Longest table that is looked at: a damaged length may lead anywhere.
+const MAX_BYTES: usize = 4 << 20;
+
 /// Lets the crate see firmware's tables.
 struct Seen<'a, M>(&'a M);
 
@@ -40,9 +43,10 @@ impl<M> Clone for Seen<'_, M> {
 impl<M: Pointed> AcpiHandler for Seen<'_, M> {
     unsafe fn map_physical_region<T>(&self, at: usize, bytes: usize) -> PhysicalMapping<Self, T> {
         // EDK2's root table has an empty place for each table that is gone.
-        let pointer = match at {
-            0 => NOTHING.as_ptr().cast(),
-            _ => self.0.pointer(Hpa::new(at as u64)),
+        let pointer = if at == 0 || bytes > MAX_BYTES {
+            NOTHING.as_ptr().cast()
+        } else {
+            self.0.pointer(Hpa::new(at as u64))
         };
         let pointer = NonNull::new(pointer.cast_mut().cast()).unwrap_or(NonNull::dangling());
         // SAFETY: `Pointed` shows all memory, and this maps nothing.
@@ -92,9 +96,11 @@ fn bytes<'m, M: Pointed, T>(table: &'m PhysicalMapping<Seen<'_, M>, T>) -> &'m [
 #[must_use]
 pub fn read(memory: &impl Pointed, rsdp: Hpa) -> Option<Machine> {
     let at = usize::try_from(rsdp.get()).ok()?;
+    let root = root(memory, rsdp)?;
     // SAFETY: firmware says that they are there; signatures and checksums
     // are checked.
     let tables = unsafe { AcpiTables::from_rsdp(Seen(memory), at) }.ok()?;
+    has_header(memory, root).then_some(())?;
     let mut machine = Machine::default();
     let madt = tables.find_table::<Madt>().ok()?;
     let bridges = read_madt(&mut machine, bytes(&madt));
@@ -111,6 +117,30 @@ pub fn read(memory: &impl Pointed, rsdp: Hpa) -> Option<Machine> {
     }
     machine.power_off = power_off(memory, &tables);
     Some(machine)
+}
+
+/// Longest RSDP that is looked at; each so far has 36 bytes.
+const MAX_RSDP_BYTES: u64 = 4096;
+/// Bytes of the header that each other table begins with.
+const HEADER_BYTES: u64 = size_of::<SdtHeader>() as u64;
+
+/// The address of the root table that the RSDP names, for the crate believes
+/// both how long they are; `None` where the RSDP is longer than any.
+fn root(memory: &impl Pointed, rsdp: Hpa) -> Option<Hpa> {
+    let mut bytes = [0; 36];
+    memory.look(rsdp, &mut bytes);
+    match (number(&bytes, 15, 1), number(&bytes, 20, 4)) {
+        (0, _) => Some(Hpa::new(number(&bytes, 16, 4))),
+        (_, ..=MAX_RSDP_BYTES) => Some(Hpa::new(number(&bytes, 24, 8))),
+        _ => None,
+    }
+}
+
+/// Whether the table at `at` is as long as its header.
+fn has_header(memory: &impl Pointed, at: Hpa) -> bool {
+    let mut header = [0; 8];
+    memory.look(at, &mut header);
+    number(&header, 4, 4) >= HEADER_BYTES
 }
 
 /// The entries after a table's first `skip` bytes: each begins with its type
@@ -305,6 +335,7 @@ fn dsdt_bytes<M: Pointed>(memory: &M, at: Hpa) -> Option<&[u8]> {
     // looked at first.
     unsafe {
         let bytes = (*header).header().length as usize;
+        (bytes <= MAX_BYTES).then_some(())?;
         (*header).validate().ok()?;
         Some(core::slice::from_raw_parts(header.cast(), bytes))
     }

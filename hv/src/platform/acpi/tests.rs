@@ -43,7 +43,13 @@ impl Tables {
     }
 
     /// What is read of all that.
-    fn read(mut self) -> Option<Machine> {
+    fn read(self) -> Option<Machine> {
+        let (memory, _) = self.finish();
+        super::read(&memory, RSDP)
+    }
+
+    /// The memory with all that, and where the root is.
+    fn finish(mut self) -> (FakeMem, u64) {
         let root: Vec<u8> = self.root.iter().flat_map(|at| at.to_le_bytes()).collect();
         let root = self.put(b"XSDT", &root);
         let mut rsdp = b"RSD PTR \0TESTER\x02".to_vec();
@@ -54,7 +60,7 @@ impl Tables {
         checked(&mut rsdp[..20], 8);
         checked(&mut rsdp, 32);
         self.memory.write(RSDP, &rsdp);
-        super::read(&self.memory, RSDP)
+        (self.memory, root)
     }
 }
 
@@ -190,6 +196,32 @@ fn damage_is_refused() {
     assert_eq!(Tables::new().read(), None);
     let nothing = FakeMem(vec![0; 0x1000]);
     assert_eq!(super::read(&nothing, RSDP), None);
+}
+
+/// A sum of 0 over as many bytes as a table's length says is easily had.
+#[test]
+fn no_length_is_believed() {
+    for length in [0, 1, 35, 36, (4 << 20) + 1, 1 << 31, u32::MAX] {
+        let mut tables = Tables::new();
+        tables.add(b"APIC", &madt(&[(0, 1)]));
+        let dsdt = tables.put(b"DSDT", S5);
+        tables.add(b"FACP", &fadt(true, 16, dsdt));
+        let named = [tables.root[0], tables.root[1], dsdt];
+        let (good, root) = tables.finish();
+        for at in named.into_iter().chain([root]) {
+            let mut memory = FakeMem(good.0.clone());
+            let table = &mut memory.0[at as usize..];
+            table[4..8].copy_from_slice(&length.to_le_bytes());
+            checked(&mut table[..(length as usize).clamp(10, 36)], 9);
+            // The machine's power switch may be known, or nothing.
+            let _ = super::read(&memory, RSDP);
+        }
+        let mut memory = good;
+        let rsdp = &mut memory.0[RSDP.get() as usize..];
+        rsdp[20..24].copy_from_slice(&length.to_le_bytes());
+        checked(&mut rsdp[..(length as usize).clamp(10, 36)], 8);
+        let _ = super::read(&memory, RSDP);
+    }
 }
 
 #[test]
