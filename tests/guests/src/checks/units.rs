@@ -41,9 +41,13 @@ fn lazy() -> Outcome {
     // SAFETY: a register of this vCPU.
     let touch = || unsafe { asm!("movgr2fr.d $f0, $zero", options(nostack)) };
     touch();
-    let before = exits();
-    touch();
-    equal("no exit once it is on", exits(), before)?;
+    // It is off again once another vCPU has had the CPU.
+    let stays_on = |_| {
+        let before = exits();
+        touch();
+        exits() == before
+    };
+    ensure("no exit once it is on", (0..100).any(stays_on))?;
     csrwr!(EUEN, 0);
     equal("the guest's own switch", csrrd!(EUEN), 0)
 }
