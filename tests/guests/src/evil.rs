@@ -2,10 +2,14 @@
 //! VMs must not notice.
 //!
 //! `kind=` names what: a program of zeros, of all ones or of random words,
-//! whose exceptions end in that program again; a storm of exceptions made by
-//! the hypervisor; random hypercalls and IOCSR accesses; random accesses to
-//! the devices; its memory coming and going at random; interrupts off in a loop. `seed=` makes another one of the random kinds.
-//! `limit=` ends the calls and accesses after so many.
+//! whose exceptions end in that program again; random words of which each has
+//! its turn; a storm of exceptions made by the hypervisor; random hypercalls
+//! and IOCSR accesses; random accesses to the devices; its memory coming and
+//! going at random; interrupts off in a loop. `seed=` makes another one of the
+//! random kinds. `limit=` ends the calls after so many accesses, the words
+//! after so many programs.
+
+mod words;
 
 use crate::runtime::call::{hvcl, stop};
 use crate::runtime::cmdline::Options;
@@ -32,6 +36,7 @@ pub fn run(options: &Options) -> ! {
         "zeros" => program(|| 0),
         "ones" => program(|| u32::MAX),
         "random" => program(|| random.next() as u32),
+        "words" => words::run(random, options.number("limit", u64::MAX)),
         "storm" => storm(),
         "calls" => calls(&mut random, options.number("limit", 0)),
         "devices" => devices(&mut random),
