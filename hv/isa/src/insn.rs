@@ -9,7 +9,7 @@
 //! LLVM assembler writes them.
 
 use super::csr::Csr;
-use super::gpr::Gpr;
+use super::gpr::{Gpr, Gprs};
 
 /// Words with all operands zero.
 pub mod opcode {
@@ -210,6 +210,18 @@ pub const fn decode_memory(word: u32) -> Option<Insn> {
         0x38 => decode_indexed_access(word),
         _ => None,
     }
+}
+
+/// The address that a load or store of a general register accesses, by the
+/// registers that it had before it; of any other word, no particular one.
+#[must_use]
+pub const fn address(word: u32, gprs: &Gprs) -> u64 {
+    let offset = match word >> 24 {
+        0x24..=0x27 => ((bits(word, 10, 14) << 18) as i32 >> 16) as u64,
+        0x38 => gprs.get(Gpr::from_field(word >> 10)),
+        _ => ((bits(word, 10, 12) << 20) as i32 >> 20) as u64,
+    };
+    gprs.get(rj(word)).wrapping_add(offset)
 }
 
 #[inline(always)]

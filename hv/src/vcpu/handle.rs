@@ -12,6 +12,7 @@ use super::steal::{StealClock, nanoseconds};
 use super::{Resume, StopReason, Vcpu, Yield};
 use crate::dev::bus::Place;
 use crate::isa::exception::{Ecode, Interrupt};
+use crate::isa::gpr::Gprs;
 use crate::isa::insn::{self, Insn, decode_sensitive};
 use crate::mm::addr::{Gpa, Hpa};
 use crate::stats::Stats;
@@ -45,6 +46,10 @@ pub trait Hardware: Notifier {
     /// Passes on a byte of the VM's console.
     fn console(&self, vm: &Vm, byte: u8);
 }
+
+/// Bytes of the smallest page that a guest may have. Of an access that begins
+/// in RAM and ends in a device, it is the second page that faults.
+const LEAST_PAGE: u64 = 4096;
 
 /// Handles an exit. The frequent kinds have a path of their own; what it
 /// does is what `handle_any` does.
@@ -325,6 +330,9 @@ fn memory(
         return bad_access(vcpu, gpa, kind, word);
     };
     let Place { device, offset, .. } = place;
+    if offset == 0 && begins_before(gpa, word, &context.gprs) {
+        return bad_access(vcpu, gpa, kind, word);
+    }
     vcpu.shared.stats.exit(ExitReason::Mmio);
     match access {
         mmio::Access::Load { width, signed, rd } => {
@@ -342,6 +350,13 @@ fn memory(
             }
         }
     }
+}
+
+/// Whether the access of instruction `word`, which faulted at `gpa`, has begun
+/// in the page before.
+#[cold]
+fn begins_before(gpa: Gpa, word: u32, gprs: &Gprs) -> bool {
+    gpa.is_aligned(LEAST_PAGE) && !insn::address(word, gprs).is_multiple_of(LEAST_PAGE)
 }
 
 /// The guest's own fault: it accessed what can't be accessed so.

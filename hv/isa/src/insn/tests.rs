@@ -148,6 +148,24 @@ fn words_of_a_real_assembler() {
     assert_eq!(decode(0x0500_1404), None);
 }
 
+/// Words as the LLVM assembler writes them.
+#[test]
+fn addresses_are_those_of_the_registers_and_the_word() {
+    let mut gprs = Gprs::new();
+    gprs.set(Gpr::A0, 0x1000);
+    gprs.set(Gpr::A2, u64::MAX - 0x7ff);
+    for (word, address) in [
+        (0x28ff_f085, 0xffc),  // ld.d a1, a0, -4
+        (0x299f_fc85, 0x17ff), // st.w a1, a0, 2047
+        (0x26ff_fc85, 0xffc),  // ldptr.d a1, a0, -4
+        (0x257f_fc85, 0x8ffc), // stptr.w a1, a0, 0x7ffc
+        (0x380c_1885, 0x800),  // ldx.d a1, a0, a2
+        (0x381c_0085, 0x1000), // stx.d a1, a0, zero
+    ] {
+        assert_eq!(super::address(word, &gprs), address, "{word:#x}");
+    }
+}
+
 #[test]
 fn widths_extend_from_their_own_sign_bit() {
     assert_eq!(Byte.sign_extend(0x1_80), 0xffff_ffff_ffff_ff80);

@@ -27,9 +27,12 @@ const LONG_THREADED: usize = 8;
 /// What a checked guest is offered.
 pub const PARAVIRTUAL: &str = "pv_ipi = true\npv_steal_time = true\ncontrol = true";
 
+/// What a guest that is checked alone has: a device right behind its RAM, too.
+const ALONE: &str = "pv_ipi = true\npv_steal_time = true\ncontrol = true\ndevice = uart@0x4000000";
+
 /// Guests that do their worst.
-const WORST: [&str; 8] = [
-    "zeros", "ones", "random", "storm", "calls", "devices", "memory", "spin",
+const WORST: [&str; 9] = [
+    "zeros", "ones", "random", "words", "storm", "calls", "devices", "memory", "spin",
 ];
 
 /// Runs them all.
@@ -62,7 +65,7 @@ fn alone((vcpus, cpus): (u32, u32), timing: Timing) -> Alone {
     Alone {
         label: format!("{vcpus} vcpus, {cpus} cpus, {}", timing.label()),
         vm: GuestVm {
-            more: PARAVIRTUAL,
+            more: ALONE,
             ..GuestVm::new("a", vcpus, &format!("cpus={cpus} clock={clock}"))
         },
         cpus,

@@ -90,6 +90,10 @@ fn edges() -> Outcome {
         ends_in("a load across the end of RAM", ADE, || unsafe {
             asm!("ld.d {}, {}, 0", out(reg) _, in(reg) at, options(nostack));
         })?;
+        // SAFETY: as above; there may be a device behind.
+        ends_in("a store across the end of RAM", ADE, || unsafe {
+            asm!("st.d {}, {}, 0", in(reg) u64::MAX, in(reg) at, options(nostack));
+        })?;
     }
     for page in [0x4000, 0x8000_0000 - 4, 0xffff_ffff_c000 - 4] {
         let at = device::<u8>(0x3000_0000 + page);

@@ -9,6 +9,7 @@ const LD_W: u32 = 0x2880_00a4;
 
 fn store(vcpu: &mut Vcpu, fake: &mut Fake, at: u64, value: u64) -> Resume {
     vcpu.context.gprs.set(Gpr::A0, value);
+    vcpu.context.gprs.set(Gpr::A1, at);
     exit(vcpu, fake, 2, at, ST_W)
 }
 
@@ -63,6 +64,18 @@ fn inputs_and_messages_reach_the_vcpu_and_line_of_their_route() {
     iocsr_store(vcpu, fake, 0x1800, u64::MAX);
     assert_eq!(vcpu.vm().levels(&target, 4), 4);
     assert_eq!(fake.injected, []);
+}
+
+#[test]
+fn what_begins_in_the_page_before_a_device_is_no_access_to_it() {
+    let (mut vcpu, mut fake) = (vcpu(), Fake::default());
+    for (at, reached) in [(0x1000_0000, true), (0x0fff_fffe, false)] {
+        vcpu.context.gprs.set(Gpr::A1, at);
+        vcpu.context.gprs.set(Gpr::A0, 0);
+        let _ = exit(&mut vcpu, &mut fake, 1, 0x1000_0000, LD_W);
+        assert_eq!(vcpu.context.gprs.get(Gpr::A0) != 0, reached, "{at:#x}");
+        assert_eq!(fake.injected.is_empty(), reached);
+    }
 }
 
 #[test]
