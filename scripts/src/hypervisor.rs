@@ -176,18 +176,33 @@ impl Hypervisor {
     }
 }
 
-/// What a VM has printed: its lines, without its name in front.
+/// The lines of `printed`, with their ends; not the last one where a machine that goes on
+/// has printed only a part of it.
+pub fn whole(printed: &str) -> impl Iterator<Item = &str> {
+    let lines = printed.split_inclusive('\n');
+    lines.filter(|line| line.ends_with('\n'))
+}
+
+/// What a VM has printed: its whole lines, without its name in front.
 pub fn lines_of(name: &str, printed: &str) -> String {
     let prefix = format!("{name}| ");
-    let lines = printed
-        .lines()
-        .filter_map(|line| line.strip_prefix(&prefix));
-    lines.fold(String::new(), |text, line| text + line + "\n")
+    let lines = whole(printed).filter_map(|line| line.strip_prefix(&prefix));
+    lines.fold(String::new(), |text, line| {
+        text + line.trim_end_matches(['\r', '\n']) + "\n"
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_whole_lines_are_a_vm_s() {
+        let printed = "a| one\r\nb| two\r\n[hv INFO ] three\r\na| \r\na| fo";
+        assert_eq!(lines_of("a", printed), "one\n\n");
+        assert_eq!(lines_of("b", &printed[..printed.len() - 4]), "two\n");
+        assert_eq!(lines_of("b", "b| two\r"), "");
+    }
 
     #[test]
     fn a_configuration_names_all_that_a_vm_needs() {

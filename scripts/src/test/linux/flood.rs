@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::session::Session;
 use crate::guest::images::Image;
-use crate::hypervisor::lines_of;
+use crate::hypervisor::{lines_of, whole};
 use crate::test::{Rig, Tally};
 use crate::vm::LinuxVm;
 
@@ -69,18 +69,16 @@ fn flood(session: &mut Session) -> Result<()> {
     session.ended()
 }
 
-/// Nothing stands inside a line of somebody else's, but for the first, which may be part of
-/// one, and nothing is lost.
+/// Nothing stands inside a line of somebody else's, but for the first and the last, which
+/// may be parts of one, and nothing is lost.
 fn whole_lines(text: &str, ticks: Range<u32>) -> Result<()> {
-    let broken = text
-        .lines()
+    let (right, after_prompt) = [" ", " # "]
+        .map(|mark| format!("left|{mark}{FLOOD}\r\n"))
+        .into();
+    let broken = whole(text)
         .skip(1)
-        .find(|line| line.contains(FLOOD) && *line != format!("left| {FLOOD}"));
-    let after_prompt = format!("left| # {FLOOD}");
-    ensure!(
-        broken.is_none_or(|line| line.ends_with(&after_prompt)),
-        "a line was broken: {broken:?}"
-    );
+        .find(|line| line.contains(FLOOD) && *line != right && !line.ends_with(&after_prompt));
+    ensure!(broken.is_none(), "a line was broken: {broken:?}");
     let ticks: String = ticks.map(|n| format!("tick {n}\n")).collect();
     ensure!(
         lines_of("right", text).contains(&ticks),
@@ -88,4 +86,28 @@ fn whole_lines(text: &str, ticks: Range<u32>) -> Result<()> {
     );
     ensure!(!text.contains(" printed is lost)"), "something was lost");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is printed, cut off before the last `less` bytes.
+    fn printed(middle: &str, less: usize) -> String {
+        let flood = format!("left| {FLOOD}\r\n");
+        let text = format!("k\r\n{flood}right| tick 7\r\n{middle}right| tick 8\r\n{flood}");
+        text[..text.len() - less].to_owned()
+    }
+
+    #[test]
+    fn a_text_may_end_anywhere_but_no_line_may_be_broken() {
+        for less in 0..10 {
+            assert!(whole_lines(&printed("", less), 7..9).is_ok(), "{less}");
+        }
+        let broken = format!("left| {FLOOD}\r\r\n");
+        assert!(whole_lines(&printed(&broken, 0), 7..9).is_err());
+        let broken = format!("left| all [hv INFO ] {FLOOD}\r\n");
+        assert!(whole_lines(&printed(&broken, 0), 7..9).is_err());
+        assert!(whole_lines(&printed("", 0), 7..10).is_err());
+    }
 }

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 
 use super::run::count_transcript;
@@ -74,12 +74,14 @@ fn save_and_load(cx: &Context, suite: &Suite, timing: Timing, seed: u64) -> Resu
     monitor.execute("stop", json!({}))?;
     files.format(&mut monitor)?;
     snapshot(&mut monitor, "snapshot-save")?;
-    let printed = first.console.text();
+    // All that it has printed is there once it has ended.
+    monitor.execute("quit", json!({}))?;
+    first.wait(LIMIT)?;
+    let printed = String::from_utf8_lossy(&first.console.all(LIMIT)).into_owned();
     if Transcript::parse("lvz", &printed, &[]).faults.is_empty() {
         bail!("the guest had ended before it was saved");
     }
-    drop(first);
-    fs::remove_file(&files.socket).context("the first QEMU's socket")?;
+    ensure!(!files.socket.exists(), "the first QEMU has left its socket");
     let mut second = machine.clone().args(["-S"]).args(files.node()).spawn()?;
     let mut monitor = Qmp::connect(&files.socket, LIMIT)?;
     snapshot(&mut monitor, "snapshot-load")?;
