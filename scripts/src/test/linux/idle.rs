@@ -25,6 +25,11 @@ const NO_HOUSEKEEPING: &str = "echo 0 > /proc/sys/kernel/watchdog && \
 const LEAST_STILL: usize = 2;
 const LEAST_RARE: usize = 3;
 
+/// Most accesses to devices. What is typed meanwhile, some thirty keys, comes one by one
+/// where the emulator is late, and the kernel's worker that takes a key, on any CPU, tells
+/// the port that it may send.
+const MOST_ACCESSES: u64 = 120;
+
 /// The interrupts that wake CPUs.
 const WAKING: [&str; 2] = ["timer", "SWI0-IPI"];
 
@@ -61,7 +66,7 @@ pub fn at_rest(session: &mut Session) -> Result<()> {
         rates.len()
     );
     ensure!(
-        still >= LEAST_STILL && median <= 0.5 && most <= 2.0,
+        still >= LEAST_STILL && median <= 0.5 && most <= 3.0,
         "times a second: {rates:.2?}"
     );
     Ok(())
@@ -86,15 +91,17 @@ struct Quiet {
     vcpus: Vec<Exits>,
     /// How often the guest says that each of them was woken, in no less time.
     woken: Vec<u64>,
-    /// How often the guest says that any CPU got an IPI, in no less time.
-    ipis: u64,
+    /// How often the guest says that each CPU, the first one too, got an IPI, in no less
+    /// time.
+    ipis: Vec<u64>,
 }
 
-/// How often a vCPU has left the guest: to sleep, to call, for anything else.
+/// How often a vCPU has left the guest: to sleep, to call, for a device, for anything else.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Exits {
     idle: u64,
     calls: u64,
+    devices: u64,
     others: u64,
 }
 
@@ -126,31 +133,31 @@ impl Quiet {
                 .skip(1)
                 .collect(),
             woken: woken(first, last)?.into_iter().skip(1).collect(),
-            ipis: last
-                .since(first, "SWI0-IPI")
-                .context("no IPIs")?
-                .iter()
-                .sum(),
+            ipis: last.since(first, "SWI0-IPI").context("no IPIs")?,
         })
     }
 
-    /// A vCPU goes to sleep no more often than it is woken, and calls no more often than
-    /// to wake another one.
+    /// A vCPU goes to sleep no more often than it is woken, calls no more often than to
+    /// wake another one, and has little to do with devices.
     fn no_more_than_wakes(&self) -> Result<()> {
-        for (cpu, (exits, woken)) in (1..).zip(self.vcpus.iter().zip(&self.woken)) {
-            // It was awake when the watch began, or is when it ends; and a tick of the
-            // machine's may have met it.
+        let pairs = self.woken.iter().zip(self.ipis.iter().skip(1));
+        for (cpu, (exits, (woken, ipis))) in (1..).zip(self.vcpus.iter().zip(pairs)) {
+            // It was awake when the watch began, or is when it ends; a tick of the
+            // machine's may have met it; and an IPI that meets it at work interrupts it.
             ensure!(
-                exits.idle <= woken + 1 && exits.others <= 2 + woken / 10,
-                "CPU {cpu}: {exits:?}, woken {woken} times"
+                exits.idle <= woken + 1 && exits.others <= 2 + woken / 10 + ipis,
+                "CPU {cpu}: {exits:?}, woken {woken} times, {ipis} of them by IPIs"
             );
         }
-        let calls: u64 = self.vcpus.iter().map(|exits| exits.calls).sum();
+        let sum = |of: fn(&Exits) -> u64| self.vcpus.iter().map(of).sum::<u64>();
+        let (calls, accesses) = (sum(|exits| exits.calls), sum(|exits| exits.devices));
         ensure!(
-            calls <= self.ipis + 1,
-            "{calls} calls for {} IPIs",
-            self.ipis
+            accesses <= MOST_ACCESSES,
+            "{accesses} accesses to devices: {:?}",
+            self.vcpus
         );
+        let ipis: u64 = self.ipis.iter().sum();
+        ensure!(calls <= ipis + 1, "{calls} calls for {ipis} IPIs");
         Ok(())
     }
 
@@ -207,6 +214,7 @@ impl Exits {
             let place = match *name {
                 "idle" => &mut exits.idle,
                 "hypercall" => &mut exits.calls,
+                "mmio" => &mut exits.devices,
                 _ => &mut exits.others,
             };
             *place += count.parse::<u64>().ok()?;
@@ -218,12 +226,13 @@ impl Exits {
         Self {
             idle: self.idle - before.idle,
             calls: self.calls - before.calls,
+            devices: self.devices - before.devices,
             others: self.others - before.others,
         }
     }
 
     const fn all(&self) -> u64 {
-        self.idle + self.calls + self.others
+        self.idle + self.calls + self.devices + self.others
     }
 }
 
@@ -233,14 +242,15 @@ mod tests {
 
     #[test]
     fn the_monitor_s_lines_are_understood() {
-        let text = "a was made 2500 ms ago\na vCPU 0 on CPU 0, asleep: 12 exits: \
-                    host-interrupt 1 hypercall 3 idle 8; 0.000 ms stolen\n\
+        let text = "a was made 2500 ms ago\na vCPU 0 on CPU 0, asleep: 17 exits: \
+                    host-interrupt 1 hypercall 3 idle 8 mmio 5; 0.000 ms stolen\n\
                     a vCPU 1 on CPU 1, asleep: 0 exits:; 0.000 ms stolen\n";
         let reading = Reading::parse(text).unwrap();
         assert_eq!(reading.at, 2.5);
         let first = Exits {
             idle: 8,
             calls: 3,
+            devices: 5,
             others: 1,
         };
         assert_eq!(reading.vcpus, [first, Exits::default()]);
@@ -249,20 +259,22 @@ mod tests {
 
     #[test]
     fn more_exits_than_wakes_are_too_many() {
-        let quiet = |idle, calls, others| Quiet {
+        let quiet = |idle, calls, others, devices| Quiet {
             seconds: 2.0,
             vcpus: vec![Exits {
                 idle,
                 calls,
+                devices,
                 others,
             }],
             woken: vec![5],
-            ipis: 3,
+            ipis: vec![2, 1],
         };
-        assert!(quiet(6, 4, 2).no_more_than_wakes().is_ok());
-        assert!(quiet(7, 0, 0).no_more_than_wakes().is_err());
-        assert!(quiet(0, 5, 0).no_more_than_wakes().is_err());
-        assert!(quiet(0, 0, 3).no_more_than_wakes().is_err());
-        assert_eq!(quiet(6, 4, 2).rates(), [6.0]);
+        assert!(quiet(6, 4, 3, 120).no_more_than_wakes().is_ok());
+        assert!(quiet(7, 0, 0, 0).no_more_than_wakes().is_err());
+        assert!(quiet(0, 5, 0, 0).no_more_than_wakes().is_err());
+        assert!(quiet(0, 0, 4, 0).no_more_than_wakes().is_err());
+        assert!(quiet(0, 0, 0, 121).no_more_than_wakes().is_err());
+        assert_eq!(quiet(6, 4, 2, 2).rates(), [7.0]);
     }
 }
