@@ -1,8 +1,9 @@
 //! Random words as a program: what ends in an exception is skipped, so that
 //! each word has its turn.
 //!
-//! Three of four are likely to be instructions. Each begins with random registers, level 0 or 3, all units on and a timer that
-//! ends what takes long, whatever the words before have done.
+//! Three of four are likely to be instructions. Each begins with random
+//! registers, level 0 or 3, all units on and a timer that ends what takes long,
+//! whatever the words before have done.
 
 use super::{PROGRAM, WORDS};
 use crate::runtime::call::stop;
